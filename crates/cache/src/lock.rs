@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Exclusive locks between runs.
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File};
+use std::path::Path;
+
+/// An exclusive lock, held until dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _file: Flock<File>,
+}
+
+impl Lock {
+    /// Takes `<dir>/<name>.lock`. The file stays: removing it would let a
+    /// waiter and a newcomer lock two different files of one name.
+    pub(crate) fn take(dir: &Path, name: &str, waiting: impl FnOnce()) -> Result<Self> {
+        let path = dir.join(format!("{name}.lock"));
+        let open = || {
+            fs::create_dir_all(dir)?;
+            File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path)
+        };
+        let what = || format!("cannot lock {}", path.display());
+        let file = open().with_context(what)?;
+        let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => file,
+            Err((file, Errno::EWOULDBLOCK)) => {
+                waiting();
+                Flock::lock(file, FlockArg::LockExclusive)
+                    .map_err(|(_, errno)| errno)
+                    .with_context(what)?
+            }
+            Err((_, errno)) => return Err(errno).with_context(what),
+        };
+        Ok(Self { _file: file })
+    }
+}
