@@ -1,3 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `wideleaf` command.
-fn main() {println!("hi");}
+//! The `wideleaf` command: the lab, the kernel series and the tool in one
+//! static binary, which is also the lab guest's init.
+
+mod cmd_cache;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Makes Linux map text by the widest leaf that the hardware can hold, and
+/// proves it.
+#[derive(Parser)]
+#[command(name = "wideleaf", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List or prune what the lab keeps in the user's cache folder
+    Cache(cmd_cache::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Cache(args) => cmd_cache::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("wideleaf: {error:#}");
+        ExitCode::FAILURE
+    })
+}
