@@ -1,2 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! (being written)
+//! The guest side of the lab.
+//!
+//! [`protocol`] is what host and guest say to each other. [`init::main`] is the guest's first
+//! and only process: it mounts what a job needs, runs it in a child, answers and powers off.
+//! [`marker`] holds the instructions by which a job talks to the TLB plugin.
+
+pub mod protocol;

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What host and guest say to each other.
+//!
+//! The host puts one [`Job`] as JSON into the initramfs at [`JOB_PATH`]. The guest answers with
+//! [`Message`]s, one JSON object a line, over the virtio serial port named [`PORT_NAME`], where
+//! kernel messages cannot get between. A run that ended well is `hello`, any number of `phase`
+//! and `progress`, one `result`, `done`, and then the machine is off. One that failed in a way
+//! that the guest could still tell has an `error` instead of the `result`. Everything else (no
+//! `done`, a kernel message of alarm on the console, silence past the time limit) is for the
+//! host to notice.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+pub use wideleaf_bench::options::{ExecOptions, Stride};
+pub use wideleaf_bench::report::ExecReport;
+
+/// Both sides come from one build; the number catches a stale initramfs. Raised with every
+/// change that an older reader would misread.
+pub const VERSION: u32 = 1;
+
+/// Name of the virtio serial port for the answers.
+pub const PORT_NAME: &str = "wideleaf.answers";
+
+/// Where the job lies in the initramfs.
+pub const JOB_PATH: &str = "/job.json";
+
+/// Phase number of the exec benchmark's cold sweep.
+pub const PHASE_COLD: u8 = 1;
+
+/// Phase number of the exec benchmark's random calls.
+pub const PHASE_RANDOM: u8 = 2;
+
+/// Caller's id in the coverage record of the exec benchmark's mapping.
+pub const COVERAGE_TEXT: u64 = 1;
+
+/// What a guest is booted for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// [`VERSION`] of the writer.
+    pub version: u32,
+    /// Seconds after which the guest gives the task up, says where it hung and powers off. The
+    /// host should wait a little longer before it ends the machine itself.
+    pub time_limit_s: u32,
+    /// The disk to mount, if the task needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Disk>,
+    /// What to run.
+    pub task: Task,
+}
+
+impl Job {
+    /// A job without a disk.
+    #[must_use]
+    pub fn new(task: Task, time_limit_s: u32) -> Self {
+        Self {
+            version: VERSION,
+            time_limit_s,
+            disk: None,
+            task,
+        }
+    }
+}
+
+/// A disk and where its file system goes. Always mounted read-only: runs of one image must not
+/// differ by what an earlier one wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    /// Name of the block device, without `/dev/`.
+    #[serde(default = "default_device")]
+    pub device: String,
+    /// File system type as mount(2) takes it: `xfs`, `ext4`, `erofs`.
+    pub filesystem: String,
+    /// Mount options as mount(2) takes them, such as `norecovery`.
+    #[serde(default)]
+    pub options: String,
+    /// Where to mount it; made if it is not there.
+    #[serde(default = "default_mount_point")]
+    pub mount_point: String,
+    /// Readahead window in KiB; `None` leaves the driver's own (virtio's comes out as 8192).
+    #[serde(default)]
+    pub read_ahead_kb: Option<u32>,
+}
+
+fn default_device() -> String {
+    "vda".into()
+}
+
+fn default_mount_point() -> String {
+    "/mnt".into()
+}
+
+impl Disk {
+    /// `/dev/vda` with this file system on `/mnt`, and a readahead window in KiB.
+    #[must_use]
+    pub fn new(filesystem: &str, read_ahead_kb: Option<u32>) -> Self {
+        Self {
+            device: default_device(),
+            filesystem: filesystem.into(),
+            options: String::new(),
+            mount_point: default_mount_point(),
+            read_ahead_kb,
+        }
+    }
+}
+
+/// The work itself. Running a program from the disk will become one more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Task {
+    /// The exec benchmark. Its file path is the one in the guest, below the mount point.
+    Exec(ExecOptions),
+    /// Collects what the kernel's built-in KUnit suites found at boot. Wants CONFIG_KUNIT,
+    /// CONFIG_KUNIT_DEBUGFS and CONFIG_DEBUG_FS.
+    Kunit,
+    /// Only boots and answers.
+    Boot,
+    /// Goes wrong on purpose, so that the lab can be seen to notice.
+    SelftestFault {
+        /// How.
+        fault: Fault,
+    },
+}
+
+/// Ways to go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    /// Kernel panic through sysrq, or by leaving PID 1 where there is no sysrq.
+    Panic,
+    /// Kernel panic because PID 1 exits.
+    InitExit,
+    /// Kernel WARN, through lkdtm (CONFIG_LKDTM).
+    Warn,
+    /// Kernel oops (a BUG), through lkdtm (CONFIG_LKDTM).
+    Oops,
+    /// The task never ends; the guest's own time limit catches it.
+    Hang,
+    /// The whole guest sits still; only the host can notice.
+    Freeze,
+    /// Power-off before the result.
+    EarlyPowerOff,
+    /// The task's process dies of SIGSEGV.
+    JobCrash,
+    /// The task panics (Rust's panic).
+    JobPanic,
+    /// Garbage on the console, some of it looking like an answer, and a good result after it.
+    ConsoleGarbage,
+}
+
+impl Fault {
+    /// All of them, for tests that go through the list.
+    pub const ALL: [Fault; 10] = [
+        Fault::Panic,
+        Fault::InitExit,
+        Fault::Warn,
+        Fault::Oops,
+        Fault::Hang,
+        Fault::Freeze,
+        Fault::EarlyPowerOff,
+        Fault::JobCrash,
+        Fault::JobPanic,
+        Fault::ConsoleGarbage,
+    ];
+}
+
+/// One line from the guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Message {
+    /// The first line: which kernel this is.
+    Hello(Hello),
+    /// What is being done, for a human.
+    Progress {
+        /// Without a full stop.
+        text: String,
+    },
+    /// Names a phase that the plugin will know by number. Sent before the phase begins, so that
+    /// nothing but the work happens in it.
+    Phase {
+        /// 1 to 127.
+        id: u8,
+        /// `cold`, `random`.
+        name: String,
+    },
+    /// What the task found.
+    Result(Box<Outcome>),
+    /// The task or its preparation failed. No result follows.
+    Error(Failure),
+    /// The last line; power-off follows.
+    Done(Farewell),
+}
+
+/// Facts of the running kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`] of the guest.
+    pub version: u32,
+    /// As uname(2) says: `6.12.117`.
+    pub release: String,
+    /// As uname(2) says: number and date of the build.
+    pub build: String,
+    /// As uname(2) says: `aarch64`, `x86_64`.
+    pub machine: String,
+    /// Base page size in bytes.
+    pub page_size: u64,
+    /// The kernel's command line.
+    pub cmdline: String,
+    /// `MemTotal` in bytes.
+    pub memory: u64,
+    /// Files of /sys/kernel/mm/transparent_hugepage, with the paths of those in its
+    /// `hugepages-*` folders relative to it. Empty on a kernel without THP.
+    #[serde(default)]
+    pub thp: BTreeMap<String, String>,
+}
+
+/// Why there is no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What was being done and what failed, outermost first, in one line.
+    pub what: String,
+    /// More that may help: the hanging task's kernel stack, a panic's place.
+    #[serde(default)]
+    pub details: Vec<String>,
+}
+
+/// What a task found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Of [`Task::Exec`].
+    Exec {
+        /// The figures.
+        report: ExecReport,
+        /// Readahead window of the disk in KiB as the run saw it, read back from sysfs.
+        read_ahead_kb: Option<u32>,
+    },
+    /// Of [`Task::Kunit`].
+    Kunit(KunitReport),
+    /// Of [`Task::Boot`] and of faults that leave the guest well.
+    Boot,
+}
+
+/// State at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Farewell {
+    /// /proc/sys/kernel/tainted: 0 unless the kernel had something to complain of (bit 7: died,
+    /// bit 9: WARN; Documentation/admin-guide/tainted-kernels.rst). `None`: no such file.
+    pub tainted: Option<u64>,
+    /// Seconds since boot, in hundredths as /proc/uptime has them, times 100.
+    pub uptime_cs: u64,
+}
+
+/// All KUnit suites of a boot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KunitReport {
+    /// In order of name.
+    pub suites: Vec<KunitSuite>,
+}
+
+impl KunitReport {
+    /// Number of tests with this status over all suites.
+    #[must_use]
+    pub fn count(&self, status: KunitStatus) -> usize {
+        self.suites
+            .iter()
+            .flat_map(|s| &s.tests)
+            .filter(|t| t.status == status)
+            .count()
+    }
+
+    /// Whether there was something to run and nothing failed.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        !self.suites.is_empty()
+            && self.suites.iter().all(|s| s.status != KunitStatus::Fail)
+            && self.count(KunitStatus::Fail) == 0
+    }
+}
+
+/// One KUnit suite.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KunitSuite {
+    /// As the kernel names it.
+    pub name: String,
+    /// The suite's own line.
+    pub status: KunitStatus,
+    /// In order of execution; parameters of a parameterised test come before it, as
+    /// `test/parameter`.
+    pub tests: Vec<KunitTest>,
+    /// The whole KTAP text if anything failed, else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub log: String,
+}
+
+/// One KUnit test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KunitTest {
+    /// As the kernel names it.
+    pub name: String,
+    /// How it ended.
+    pub status: KunitStatus,
+    /// The reason of a skip, else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// How a KUnit test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KunitStatus {
+    /// `ok`
+    Pass,
+    /// `not ok`
+    Fail,
+    /// `ok … # SKIP`
+    Skip,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_survives_the_way() {
+        let mut job = Job::new(
+            Task::Exec(ExecOptions {
+                file: "/mnt/stubs".into(),
+                stride: Stride::Bytes(4096),
+                calls: Some(10),
+                ..Default::default()
+            }),
+            60,
+        );
+        job.disk = Some(Disk::new("xfs", Some(128)));
+        let text = serde_json::to_string(&job).unwrap();
+        assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+    }
+
+    #[test]
+    fn a_job_may_leave_defaults_out() {
+        let job: Job = serde_json::from_str(
+            r#"{"version":1,"time_limit_s":60,"disk":{"filesystem":"ext4"},
+                "task":{"kind":"exec","file":"/mnt/stubs"}}"#,
+        )
+        .unwrap();
+        assert_eq!(job.disk, Some(Disk::new("ext4", None)));
+        assert_eq!(
+            job.task,
+            Task::Exec(ExecOptions {
+                file: "/mnt/stubs".into(),
+                ..Default::default()
+            })
+        );
+    }
+
+    #[test]
+    fn every_fault_survives_the_way() {
+        for fault in Fault::ALL {
+            let text = serde_json::to_string(&Task::SelftestFault { fault }).unwrap();
+            assert_eq!(
+                serde_json::from_str::<Task>(&text).unwrap(),
+                Task::SelftestFault { fault }
+            );
+        }
+    }
+
+    #[test]
+    fn messages_are_one_line_each() {
+        let message = Message::Error(Failure {
+            what: "mount /dev/vda\non /mnt".into(),
+            details: vec!["a\nb".into()],
+        });
+        let text = serde_json::to_string(&message).unwrap();
+        assert!(!text.contains('\n'));
+        assert!(text.starts_with(r#"{"message":"error""#), "{text}");
+        assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), message);
+    }
+
+    #[test]
+    fn kunit_without_suites_has_not_passed() {
+        assert!(!KunitReport::default().passed());
+    }
+}
