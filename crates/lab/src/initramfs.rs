@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The guest's first and only root: the `wideleaf` binary and the job.
+
+use anyhow::{Context, Result, bail};
+use std::io::Write;
+use std::path::Path;
+use wideleaf_kernel::Arch;
+
+/// ELF `e_machine` (offset 18, little endian) of each architecture.
+const fn elf_machine(arch: Arch) -> u16 {
+    match arch {
+        Arch::Arm64 => 183,
+        Arch::X86_64 => 62,
+    }
+}
+
+/// Writes an uncompressed cpio archive (newc, see the kernel's
+/// `Documentation/driver-api/early-userspace/buffer-format.rst`) to `out`:
+/// `/init` is `binary`, `/job.json` is `job`.
+pub fn write(out: &Path, binary: &Path, arch: Arch, job: &[u8]) -> Result<()> {
+    let init =
+        std::fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    check_binary(&init, arch).with_context(|| binary.display().to_string())?;
+    let archive = archive(&init, job).context("cannot compose the initramfs")?;
+    std::fs::write(out, archive).with_context(|| format!("cannot write {}", out.display()))
+}
+
+fn archive(init: &[u8], job: &[u8]) -> std::io::Result<Vec<u8>> {
+    const DIR: u32 = 0o040_755;
+    const NODE: u32 = 0o020_600;
+    const FILE: u32 = 0o100_000;
+    let mut out = Vec::with_capacity(init.len() + job.len() + 4096);
+    for (ino, name) in (1..).zip(["dev", "proc", "sys", "mnt", "tmp"]) {
+        out = cpio::newc::Builder::new(name)
+            .ino(ino)
+            .mode(DIR)
+            .nlink(2)
+            .write(out, 0)
+            .finish()?;
+    }
+    // The kernel opens it for init's output before devtmpfs is mounted.
+    out = cpio::newc::Builder::new("dev/console")
+        .ino(100)
+        .mode(NODE)
+        .rdev_major(5)
+        .rdev_minor(1)
+        .write(out, 0)
+        .finish()?;
+    for (ino, name, mode, data) in [(101, "init", 0o755, init), (102, "job.json", 0o644, job)] {
+        let size = u32::try_from(data.len()).map_err(std::io::Error::other)?;
+        let mut file = cpio::newc::Builder::new(name)
+            .ino(ino)
+            .mode(FILE | mode)
+            .write(out, size);
+        file.write_all(data)?;
+        out = file.finish()?;
+    }
+    cpio::newc::trailer(out)
+}
+
+/// A binary of the wrong kind gives the kernel's unhelpful "No working init
+/// found", so it is looked at here.
+fn check_binary(elf: &[u8], arch: Arch) -> Result<()> {
+    if elf.len() < 64 || !elf.starts_with(b"\x7fELF\x02\x01") {
+        bail!("not a 64-bit little-endian ELF file");
+    }
+    let machine = u16::from_le_bytes([elf[18], elf[19]]);
+    if machine != elf_machine(arch) {
+        bail!("built for ELF machine {machine}, but the guest is {arch}");
+    }
+    if has_interpreter(elf) {
+        bail!("dynamically linked, but the guest has no libraries: build it for musl");
+    }
+    Ok(())
+}
+
+/// Whether a program header is `PT_INTERP` (3).
+fn has_interpreter(elf: &[u8]) -> bool {
+    let half = |at: usize| u16::from_le_bytes([elf[at], elf[at + 1]]) as usize;
+    let offset = u64::from_le_bytes(elf[32..40].try_into().expect("eight bytes")) as usize;
+    let (size, count) = (half(54), half(56));
+    (0..count)
+        .filter_map(|n| elf.get(offset.checked_add(n * size)?..)?.get(..4))
+        .any(|kind| kind == 3u32.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elf(machine: u16, interpreter: bool) -> Vec<u8> {
+        let mut elf = vec![0; 64 + 56];
+        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        elf[18..20].copy_from_slice(&machine.to_le_bytes());
+        elf[32..40].copy_from_slice(&64u64.to_le_bytes());
+        elf[54..56].copy_from_slice(&56u16.to_le_bytes());
+        elf[56..58].copy_from_slice(&1u16.to_le_bytes());
+        elf[64] = if interpreter { 3 } else { 1 };
+        elf
+    }
+
+    #[test]
+    fn the_wrong_binary_is_refused_with_the_reason() {
+        let text = |elf: &[u8]| format!("{:#}", check_binary(elf, Arch::Arm64).unwrap_err());
+        assert!(text(b"#!/bin/sh").contains("not a 64-bit"));
+        assert!(text(&elf(62, false)).contains("machine 62"));
+        assert!(text(&elf(183, true)).contains("musl"));
+        check_binary(&elf(183, false), Arch::Arm64).unwrap();
+    }
+
+    #[test]
+    fn cpio_finds_both_files_with_their_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let binary = dir.path().join("wideleaf");
+        std::fs::write(&binary, elf(62, false)).unwrap();
+        let out = dir.path().join("initramfs");
+        write(&out, &binary, Arch::X86_64, b"{\"job\":1}").unwrap();
+        let bytes = std::fs::read(&out).unwrap();
+        let mut found = std::collections::BTreeMap::new();
+        let mut rest = bytes.as_slice();
+        loop {
+            let mut reader = cpio::newc::Reader::new(rest).unwrap();
+            if reader.entry().is_trailer() {
+                break;
+            }
+            let mut data = Vec::new();
+            std::io::Read::read_to_end(&mut reader, &mut data).unwrap();
+            let mode = reader.entry().mode();
+            found.insert(reader.entry().name().to_string(), (mode, data));
+            rest = reader.finish().unwrap();
+        }
+        assert_eq!(found["init"], (0o100_755, elf(62, false)));
+        assert_eq!(found["job.json"].1, b"{\"job\":1}");
+        assert_eq!(found["dev/console"].0, 0o020_600);
+    }
+}

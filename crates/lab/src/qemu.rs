@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The QEMU command line of a guest.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use wideleaf_kernel::Arch;
+
+/// The virtio-serial port on which the guest answers.
+pub const ANSWERS_PORT: &str = "wideleaf.answers";
+
+/// A guest as QEMU shall start it.
+#[derive(Debug)]
+pub struct Guest<'a> {
+    /// The architecture.
+    pub arch: Arch,
+    /// `Image` or `bzImage`.
+    pub kernel: &'a Path,
+    /// The initramfs.
+    pub initramfs: &'a Path,
+    /// The read-only disk, if the job needs one.
+    pub disk: Option<&'a Path>,
+    /// Guest memory in bytes.
+    pub memory: u64,
+    /// The file that becomes guest memory; QEMU creates it.
+    pub ram: &'a Path,
+    /// The file that receives the guest's answers.
+    pub answers: &'a Path,
+    /// The file that receives the kernel's console.
+    pub console: &'a Path,
+    /// More kernel parameters.
+    pub parameters: &'a str,
+    /// The TLB plugin, if the job counts.
+    pub plugin: Option<Plugin<'a>>,
+}
+
+/// The TLB plugin and its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Plugin<'a> {
+    /// `libwideleaf_plugin.so`.
+    pub file: &'a Path,
+    /// The CPU profile's name.
+    pub profile: &'a str,
+    /// The file that receives the counts.
+    pub out: &'a Path,
+}
+
+/// The physical address at which guest memory begins (QEMU's `hw/arm/virt.c`,
+/// `VIRT_MEM`; a PC's starts at 0).
+pub const fn ram_base(arch: Arch) -> u64 {
+    match arch {
+        Arch::Arm64 => 0x4000_0000,
+        Arch::X86_64 => 0,
+    }
+}
+
+/// The command that runs `guest` in the QEMU at `program`.
+pub fn command(program: &Path, guest: &Guest<'_>) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(arguments(guest))
+        .stdin(Stdio::null())
+        .env_remove("DISPLAY");
+    command
+}
+
+fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
+    let mut args = Arguments::default();
+    args.plain("-nodefaults -no-user-config -display none -monitor none -no-reboot");
+    args.plain("-accel tcg,thread=single -smp 1");
+    args.plain(match guest.arch {
+        // A random seed in the device tree would make every run differ.
+        Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram -cpu max",
+        Arch::X86_64 => "-machine microvm,rtc=on,memory-backend=ram -cpu max",
+    });
+    args.plain("-global virtio-mmio.force-legacy=false");
+    // Virtual time runs with the instructions, one nanosecond each, and jumps
+    // while the guest sleeps: otherwise a slow host means more timer
+    // interrupts, hence other counts.
+    args.plain("-icount shift=0,sleep=off");
+    args.plain("-m").push(format!("{}", guest.memory >> 20));
+    let size = guest.memory;
+    args.option(
+        "-object",
+        &format!("memory-backend-file,id=ram,size={size},share=on,mem-path="),
+        guest.ram,
+    );
+    args.path("-kernel", guest.kernel);
+    args.path("-initrd", guest.initramfs);
+    args.plain("-append").push(parameters(guest));
+    args.option("-chardev", "file,id=console,path=", guest.console);
+    args.plain("-serial chardev:console");
+    args.option("-chardev", "file,id=answers,path=", guest.answers);
+    args.plain("-device virtio-serial-device");
+    args.plain("-device").push(format!(
+        "virtserialport,chardev=answers,name={ANSWERS_PORT}"
+    ));
+    if let Some(disk) = guest.disk {
+        args.option(
+            "-drive",
+            "id=disk,if=none,format=raw,readonly=on,file.locking=off,file=",
+            disk,
+        );
+        args.plain("-device virtio-blk-device,drive=disk,serial=wideleaf");
+    }
+    if let Some(plugin) = &guest.plugin {
+        let head = format!(
+            "profile={},ram_base={:#x},ram={},out={},file=",
+            plugin.profile,
+            ram_base(guest.arch),
+            escape(guest.ram),
+            escape(plugin.out)
+        );
+        args.option("-plugin", &head, plugin.file);
+    }
+    args.list
+}
+
+/// Kernel parameters. A fault ends the run at once: whatever a kernel counts
+/// after it complained is not a result.
+fn parameters(guest: &Guest<'_>) -> String {
+    let console = match guest.arch {
+        Arch::Arm64 => "console=ttyAMA0 earlycon",
+        Arch::X86_64 => "console=ttyS0 earlyprintk=ttyS0 reboot=t",
+    };
+    format!("{console} panic=-1 oops=panic {}", guest.parameters)
+        .trim_end()
+        .to_string()
+}
+
+#[derive(Default)]
+struct Arguments {
+    list: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Adds words without blanks in them.
+    fn plain(&mut self, words: &str) -> &mut Self {
+        self.list.extend(words.split(' ').map(OsString::from));
+        self
+    }
+
+    /// Adds one word.
+    fn push(&mut self, word: String) {
+        self.list.push(word.into());
+    }
+
+    /// Adds an option whose value is a path by itself.
+    fn path(&mut self, option: &str, path: &Path) {
+        self.list.extend([option.into(), path.into()]);
+    }
+
+    /// Adds an option whose value ends in a path.
+    fn option(&mut self, option: &str, head: &str, path: &Path) {
+        self.list
+            .extend([option.into(), format!("{head}{}", escape(path)).into()]);
+    }
+}
+
+/// QEMU separates suboptions by commas; a doubled one is a comma.
+fn escape(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn joined(arch: Arch, disk: Option<&Path>, plugin: Option<Plugin<'_>>) -> String {
+        let guest = Guest {
+            arch,
+            kernel: Path::new("/k/Image"),
+            initramfs: Path::new("/s/initramfs"),
+            disk,
+            memory: 2 << 30,
+            ram: Path::new("/s/a,b/ram"),
+            answers: Path::new("/s/answers"),
+            console: Path::new("/s/console"),
+            parameters: "panic_on_warn=1",
+            plugin,
+        };
+        let args = arguments(&guest);
+        let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+        args.join(" ")
+    }
+
+    #[test]
+    fn guest_memory_is_a_shared_file_of_the_size_asked_for() {
+        let args = joined(Arch::Arm64, None, None);
+        assert!(args.contains("-m 2048 "), "{args}");
+        assert!(
+            args.contains(
+                "memory-backend-file,id=ram,size=2147483648,share=on,mem-path=/s/a,,b/ram"
+            ),
+            "{args}"
+        );
+        assert!(args.contains("memory-backend=ram"), "{args}");
+    }
+
+    #[test]
+    fn the_disk_cannot_be_written() {
+        let args = joined(Arch::X86_64, Some(Path::new("/c/disk.img")), None);
+        assert!(args.contains("readonly=on"), "{args}");
+        assert!(args.contains("file=/c/disk.img"), "{args}");
+    }
+
+    #[test]
+    fn the_plugin_knows_where_memory_begins() {
+        let plugin = Plugin {
+            file: Path::new("/p/lib.so"),
+            profile: "neoverse-v2",
+            out: Path::new("/s/counts"),
+        };
+        let args = joined(Arch::Arm64, None, Some(plugin));
+        assert!(
+            args.contains("ram_base=0x40000000,ram=/s/a,,b/ram"),
+            "{args}"
+        );
+        assert!(args.contains("profile=neoverse-v2"), "{args}");
+        assert!(joined(Arch::X86_64, None, Some(plugin)).contains("ram_base=0x0,"));
+    }
+
+    #[test]
+    fn the_console_is_the_machines_own() {
+        assert!(joined(Arch::Arm64, None, None).contains("console=ttyAMA0"));
+        assert!(joined(Arch::X86_64, None, None).contains("console=ttyS0"));
+        assert!(joined(Arch::X86_64, None, None).contains("panic=-1 oops=panic panic_on_warn=1"));
+    }
+}
