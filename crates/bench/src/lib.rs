@@ -5,6 +5,20 @@
 //! [`report`] holds the figures. The same code runs natively and as the lab guest's job; what
 //! differs between the two is in [`exec::Surroundings`].
 
+pub mod exec;
+pub mod file;
+mod mapping;
 pub mod options;
+mod perf;
 pub mod report;
 pub mod size;
+pub mod sweep;
+mod system;
+
+/// The base page size in bytes.
+#[must_use]
+pub fn page_size() -> u64 {
+    // SAFETY: sysconf has no preconditions.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).expect("the page size is always known")
+}

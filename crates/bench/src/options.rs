@@ -180,9 +180,9 @@ impl ExecOptions {
         match () {
             () if size == 0 => Err(BadOptions::EmptySize { page }),
             () if stride == 0 => Err(BadOptions::ZeroStride),
-            () if stride % STUB_SPACING != 0 => Err(BadOptions::Stride(stride)),
-            () if size % stride != 0 => Err(BadOptions::NotMultiple { size, stride }),
-            () if size % page != 0 => Err(BadOptions::NotPages { size, page }),
+            () if !stride.is_multiple_of(STUB_SPACING) => Err(BadOptions::Stride(stride)),
+            () if !size.is_multiple_of(stride) => Err(BadOptions::NotMultiple { size, stride }),
+            () if !size.is_multiple_of(page) => Err(BadOptions::NotPages { size, page }),
             () if size > file_len => Err(BadOptions::FileTooSmall {
                 file: self.file.clone(),
                 size,

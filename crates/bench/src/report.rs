@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The figures of one run.
 
+use crate::file::Arch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -45,7 +46,7 @@ impl std::fmt::Display for Figure {
     }
 }
 
-/// Page faults of the benchmark's process during a phase, from getrusage(2).
+/// Page faults of the benchmark's thread during a phase, from getrusage(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Faults {
     /// Served without reading from a disk.
@@ -101,8 +102,10 @@ pub struct Smaps {
 pub struct ExecReport {
     /// The stub file.
     pub file: String,
-    /// The file system that holds it, as statfs(2) names it.
+    /// The file system that holds it, as mount(8) names it.
     pub filesystem: String,
+    /// Whose stubs.
+    pub arch: Arch,
     /// Base page size in bytes.
     pub page_size: u64,
     /// Bytes mapped.

@@ -39,7 +39,7 @@ fn scale(bytes: u64) -> (u64, &'static str) {
     let mut unit = "";
     for next in units.by_ref() {
         unit = next;
-        if value == 0 || value % 1024 != 0 || next == "T" {
+        if value == 0 || !value.is_multiple_of(1024) || next == "T" {
             break;
         }
         value /= 1024;

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One run of the benchmark: evict, sweep cold, sweep warm, call at random, look at the mapping.
+
+use crate::file::{self, StubFile};
+use crate::mapping::Mapping;
+use crate::options::{ExecOptions, Plan};
+use crate::perf::Events;
+use crate::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
+use crate::size::short;
+use crate::{page_size, sweep, system};
+use anyhow::{Context, Result};
+use std::time::Instant;
+
+pub use crate::system::{Evict, ReadCounter};
+
+/// The measured parts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The first sweep, from an empty page cache.
+    Cold,
+    /// Random calls after a full sweep.
+    Random,
+}
+
+/// Somebody who watches from outside: the lab's plugin, or nobody.
+///
+/// `enter` and `leave` run inside the measured time, so they must be short.
+pub trait Watcher {
+    /// A phase begins now.
+    fn enter(&mut self, _phase: Phase) {}
+    /// It has ended.
+    fn leave(&mut self) {}
+    /// The mapping is as the last phase left it: the moment to look at its leaves.
+    fn look(&mut self, _address: u64, _len: u64) {}
+    /// What is done next, for a human. Never called inside a phase.
+    fn progress(&mut self, _text: &str) {}
+}
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone;
+
+impl Watcher for Alone {}
+
+/// What differs between a guest of the lab and any other machine.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// How to empty the page cache.
+    pub evict: Evict,
+    /// Where to see what was read.
+    pub reads: ReadCounter,
+    /// Whether to ask the CPU's own counters.
+    pub perf_events: bool,
+}
+
+impl Surroundings {
+    /// A machine that does other things too: only the file's own pages are evicted.
+    #[must_use]
+    pub fn native() -> Self {
+        Self {
+            evict: Evict::Fadvise,
+            reads: ReadCounter::OwnProcess,
+            perf_events: true,
+        }
+    }
+
+    /// A guest whose disk serves only the benchmark. An emulated CPU has no counters.
+    #[must_use]
+    pub fn guest(disk: &str) -> Self {
+        Self {
+            evict: Evict::DropCaches,
+            reads: ReadCounter::BlockDevice(disk.to_owned()),
+            perf_events: false,
+        }
+    }
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+///
+/// A request or file that cannot be run, or a system call that failed. Figures that this machine
+/// cannot give are no error; they say so in the report.
+pub fn run(
+    options: &ExecOptions,
+    around: &Surroundings,
+    watcher: &mut dyn Watcher,
+) -> Result<ExecReport> {
+    let stubs = file::open(&options.file)?;
+    let page_size = page_size();
+    let plan = options.plan(stubs.len, page_size)?;
+    if options.cold {
+        watcher.progress("emptying the page cache");
+        around.evict.run(&stubs.file)?;
+    }
+    let mapping = Mapping::new(&stubs.file, plan.size, plan.align)
+        .with_context(|| options.file.display().to_string())?;
+    let mut run = Run {
+        plan,
+        page_size,
+        around,
+        watcher,
+        stubs: &stubs,
+        mapping: &mapping,
+    };
+    run.rehearse();
+    let cold = options.cold.then(|| run.cold()).transpose()?;
+    let random = options.random.then(|| run.random()).transpose()?;
+    run.watcher.look(mapping.address(), plan.size);
+    Ok(report(options, &run, cold, random))
+}
+
+struct Run<'a> {
+    plan: Plan,
+    page_size: u64,
+    around: &'a Surroundings,
+    watcher: &'a mut dyn Watcher,
+    stubs: &'a StubFile,
+    mapping: &'a Mapping,
+}
+
+impl Run<'_> {
+    /// Touches everything that a measured phase uses apart from the stubs, so that faults on the
+    /// benchmark's own text and stack are not counted.
+    fn rehearse(&mut self) {
+        let none = Plan {
+            stubs: 0,
+            calls: 0,
+            ..self.plan
+        };
+        let address = self.mapping.address();
+        for _ in 0..2 {
+            self.watcher.leave();
+            // SAFETY: no stub is called.
+            unsafe {
+                sweep::in_order(address, none.stride, 0);
+                sweep::random(address, none.stride, 0, 0, none.seed);
+            }
+            let _ = (
+                system::faults(),
+                self.around.reads.read(),
+                Instant::now().elapsed(),
+            );
+        }
+    }
+
+    fn cold(&mut self) -> Result<ColdReport> {
+        let resident_before = self.mapping.resident(self.page_size)?;
+        self.watcher.progress("cold sweep");
+        let Plan { stride, stubs, .. } = self.plan;
+        let address = self.mapping.address();
+        let phase = self.measured(Phase::Cold, stubs, || {
+            // SAFETY: plan() made sure that all stubs lie in the mapping.
+            unsafe { sweep::in_order(address, stride, stubs) }
+        })?;
+        Ok(ColdReport {
+            phase,
+            resident_before,
+        })
+    }
+
+    fn random(&mut self) -> Result<PhaseReport> {
+        self.watcher.progress("warm sweep");
+        let Plan {
+            stride,
+            stubs,
+            calls,
+            seed,
+            ..
+        } = self.plan;
+        let address = self.mapping.address();
+        // SAFETY: plan() made sure that all stubs lie in the mapping.
+        unsafe { sweep::in_order(address, stride, stubs) };
+        self.watcher.progress("random calls");
+        self.measured(Phase::Random, calls, || {
+            // SAFETY: as above; a target is always one of the stubs.
+            unsafe { sweep::random(address, stride, stubs, calls, seed) };
+        })
+    }
+
+    fn measured(&mut self, phase: Phase, calls: u64, work: impl FnOnce()) -> Result<PhaseReport> {
+        let mut events = if self.around.perf_events {
+            Events::open()
+        } else {
+            Events::none()
+        };
+        let read_before = self.around.reads.read();
+        events.start();
+        let began = Instant::now();
+        let before = system::faults()?;
+        self.watcher.enter(phase);
+        work();
+        self.watcher.leave();
+        let after = system::faults()?;
+        let elapsed = began.elapsed();
+        events.stop();
+        let read_bytes = match (read_before, self.around.reads.read()) {
+            (Ok(before), Ok(after)) => Figure::Value(after - before),
+            (Err(reason), _) | (_, Err(reason)) => reason,
+        };
+        Ok(PhaseReport {
+            calls,
+            faults: Faults {
+                minor: after.minor - before.minor,
+                major: after.major - before.major,
+            },
+            read_bytes,
+            nanoseconds: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+            events: events.read(),
+        })
+    }
+}
+
+fn report(
+    options: &ExecOptions,
+    run: &Run<'_>,
+    cold: Option<ColdReport>,
+    random: Option<PhaseReport>,
+) -> ExecReport {
+    let mut warnings = Vec::new();
+    let filesystem = system::filesystem(&options.file).unwrap_or_else(|error| {
+        warnings.push(format!("file system unknown: {error:#}"));
+        "?".into()
+    });
+    if let Some(cold) = &cold
+        && cold.resident_before > 0
+    {
+        warnings.push(still_cached(
+            options,
+            &filesystem,
+            cold.resident_before,
+            run.plan.size,
+        ));
+    }
+    let address = run.mapping.address();
+    let smaps: Option<Smaps> = system::smaps(address)
+        .map_err(|error| warnings.push(format!("coverage unknown to the kernel: {error:#}")))
+        .ok();
+    ExecReport {
+        file: options.file.display().to_string(),
+        filesystem,
+        arch: run.stubs.arch,
+        page_size: run.page_size,
+        size: run.plan.size,
+        stride: run.plan.stride,
+        stubs: run.plan.stubs,
+        seed: run.plan.seed,
+        address,
+        address_alignment: 1 << address.trailing_zeros(),
+        align: run.plan.align,
+        cold,
+        random,
+        smaps,
+        warnings,
+    }
+}
+
+fn still_cached(options: &ExecOptions, filesystem: &str, resident: u64, size: u64) -> String {
+    let reason = match filesystem {
+        "tmpfs" | "ramfs" | "rootfs" => "it has no other place for its files; use a disk",
+        _ => "someone else may have the file open or mapped",
+    };
+    format!(
+        "the cold sweep was not cold: {} of {} of {} stayed in the page cache of {filesystem}; {reason}",
+        short(resident),
+        short(size),
+        options.file.display()
+    )
+}

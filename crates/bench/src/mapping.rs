@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The executable mapping of the stub file.
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use std::ffi::c_void;
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+/// Unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<c_void>,
+    len: NonZeroUsize,
+}
+
+impl Mapping {
+    /// Maps the first `len` bytes, private, readable and executable, at an address that is a
+    /// multiple of `align` if one is given and that the kernel chooses if not.
+    pub fn new(file: &File, len: u64, align: Option<u64>) -> Result<Self> {
+        let len = NonZeroUsize::new(usize::try_from(len)?).context("empty mapping")?;
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
+        let (address, fixed) = match align {
+            Some(align) => {
+                let room = reserve(len, usize::try_from(align)?)?;
+                (Some(room), MapFlags::MAP_FIXED)
+            }
+            None => (None, MapFlags::empty()),
+        };
+        // SAFETY: without MAP_FIXED the kernel finds free room; with it, it replaces the part
+        // of our own reservation that reserve() left.
+        let start = unsafe { mmap(address, len, prot, MapFlags::MAP_PRIVATE | fixed, file, 0) }
+            .map_err(explain)
+            .with_context(|| format!("mmap of {len} bytes, readable and executable"))?;
+        Ok(Self { start, len })
+    }
+
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// Bytes of it that are in the page cache, touched or not.
+    pub fn resident(&self, page_size: u64) -> Result<u64> {
+        let mut pages = vec![0u8; self.len.get().div_ceil(page_size as usize)];
+        // SAFETY: the mapping is ours and the vector has a byte for each of its pages.
+        let result =
+            unsafe { libc::mincore(self.start.as_ptr(), self.len.get(), pages.as_mut_ptr()) };
+        Errno::result(result).context("mincore")?;
+        Ok(pages.iter().filter(|page| **page & 1 != 0).count() as u64 * page_size)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: ours alone; nothing calls into it any more.
+        let result = unsafe { munmap(self.start, self.len.get()) };
+        debug_assert_eq!(result, Ok(()));
+    }
+}
+
+/// Finds an aligned address with `len` bytes of room, which stay reserved.
+fn reserve(len: NonZeroUsize, align: usize) -> Result<NonZeroUsize> {
+    let room = len.checked_add(align).context("alignment too large")?;
+    // SAFETY: a new mapping that nothing can access.
+    let start = unsafe { mmap_anonymous(None, room, ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE) }
+        .with_context(|| {
+            format!("no room in the address space for {len} bytes at a multiple of {align}")
+        })?;
+    let first = start.as_ptr() as usize;
+    let aligned = first.next_multiple_of(align);
+    trim(first, aligned)?;
+    trim(aligned + len.get(), first + room.get())?;
+    NonZeroUsize::new(aligned).context("address 0")
+}
+
+/// Gives part of the reservation back.
+fn trim(from: usize, to: usize) -> Result<()> {
+    match NonNull::new(from as *mut c_void) {
+        // SAFETY: inside the reservation, which nothing uses yet.
+        Some(start) if from < to => unsafe { munmap(start, to - from) }.context("munmap"),
+        _ => Ok(()),
+    }
+}
+
+/// What mmap's errors mean for an executable file.
+fn explain(error: Errno) -> anyhow::Error {
+    let hint = match error {
+        Errno::EPERM => "the file system is mounted noexec, or a security policy forbids it",
+        Errno::ENODEV => "the file system cannot map files",
+        Errno::ENOMEM => "no address space left; see ulimit -v",
+        _ => return error.into(),
+    };
+    anyhow::Error::new(error).context(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Arch, create};
+
+    #[test]
+    fn asked_for_alignment_is_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stubs");
+        create(&path, Arch::host().unwrap(), 1 << 20).unwrap();
+        let file = File::open(&path).unwrap();
+        for align in [1 << 16, 1 << 21, 1 << 25] {
+            // Two at once: an unaligned choice could not be aligned by luck twice in a row.
+            let maps = [0, 1].map(|_| Mapping::new(&file, 1 << 20, Some(align)).unwrap());
+            assert!(maps.iter().all(|map| map.address() % align == 0));
+            assert_ne!(maps[0].address(), maps[1].address());
+        }
+    }
+}

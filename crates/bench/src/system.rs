@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the kernel tells about the benchmark's process, disk and file.
+
+use crate::report::{Faults, Figure, Smaps};
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::sys::resource::{UsageWho, getrusage};
+use procfs::process::{MMapPath, Process};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::path::Path;
+
+/// How the file gets out of the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evict {
+    /// All clean pages of the machine, through /proc/sys/vm/drop_caches. For the guest, and for
+    /// root elsewhere.
+    DropCaches,
+    /// This file's, by posix_fadvise(2). Pages that someone else has mapped stay.
+    Fadvise,
+}
+
+impl Evict {
+    /// Does it. Dirty pages are written back first, for only clean ones can go.
+    pub fn run(self, file: &File) -> Result<()> {
+        // A read-only file system has nothing dirty, and says so in its own way.
+        match nix::unistd::fdatasync(file) {
+            Ok(()) | Err(Errno::EROFS | Errno::EINVAL) => {}
+            Err(e) => return Err(e).context("fdatasync"),
+        }
+        match self {
+            Self::Fadvise => posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+                .context("posix_fadvise(DONTNEED)"),
+            // 1: pages only. Inodes and dentries stay, so that the file's extent map is not read
+            // again in the midst of what is measured.
+            Self::DropCaches => std::fs::write("/proc/sys/vm/drop_caches", "1")
+                .context("/proc/sys/vm/drop_caches: cannot write; it needs root and CONFIG_SYSCTL"),
+        }
+    }
+}
+
+/// Where bytes read are counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadCounter {
+    /// The whole block device of this name, which nobody else uses.
+    BlockDevice(String),
+    /// What this process had read, /proc/self/io.
+    OwnProcess,
+}
+
+impl ReadCounter {
+    /// Bytes so far.
+    pub fn read(&self) -> Result<u64, Figure> {
+        match self {
+            Self::OwnProcess => Process::myself()
+                .and_then(|me| me.io())
+                .map(|io| io.read_bytes)
+                .map_err(|e| Figure::missing(format!("/proc/self/io: {e}"))),
+            Self::BlockDevice(name) => {
+                let path = format!("/sys/class/block/{name}/stat");
+                std::fs::read_to_string(&path)
+                    .map_err(|e| Figure::missing(format!("{path}: {e}")))
+                    .and_then(|text| sectors_read(&text).ok_or_else(|| Figure::missing(&path)))
+                    // Sectors are 512 bytes here whatever the disk's (Documentation/block/stat.rst).
+                    .map(|sectors| sectors * 512)
+            }
+        }
+    }
+}
+
+/// Third field of /sys/class/block/…/stat.
+fn sectors_read(stat: &str) -> Option<u64> {
+    stat.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+/// Page faults of this thread so far.
+pub fn faults() -> Result<Faults> {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).context("getrusage")?;
+    Ok(Faults {
+        minor: usage.minor_page_faults() as u64,
+        major: usage.major_page_faults() as u64,
+    })
+}
+
+/// Coverage of the mapping that holds `address`.
+pub fn smaps(address: u64) -> Result<Smaps> {
+    let maps = Process::myself()
+        .and_then(|me| me.smaps())
+        .context("/proc/self/smaps")?;
+    // A file mapping may have been split or merged; all parts of the file count.
+    let path = maps
+        .iter()
+        .find(|map| (map.address.0..map.address.1).contains(&address))
+        .map(|map| map.pathname.clone())
+        .with_context(|| format!("/proc/self/smaps: no mapping at {address:#x}"))?;
+    let ours = || {
+        maps.iter()
+            .filter(|map| map.pathname == path && matches!(path, MMapPath::Path(_)))
+    };
+    let sum = |key: &str| {
+        ours()
+            .filter_map(|map| map.extension.map.get(key))
+            .sum::<u64>()
+    };
+    let figure = |key: &str| {
+        if ours().any(|map| map.extension.map.contains_key(key)) {
+            Figure::Value(sum(key))
+        } else {
+            Figure::missing(format!("/proc/self/smaps has no {key}"))
+        }
+    };
+    Ok(Smaps {
+        rss: sum("Rss"),
+        file_pmd_mapped: figure("FilePmdMapped"),
+        shmem_pmd_mapped: figure("ShmemPmdMapped"),
+    })
+}
+
+/// Type of the file system that holds a file, as mount(8) names it.
+pub fn filesystem(path: &Path) -> Result<String> {
+    let real = path
+        .canonicalize()
+        .with_context(|| path.display().to_string())?;
+    let mounts = Process::myself()
+        .and_then(|me| me.mountinfo())
+        .context("/proc/self/mountinfo")?;
+    mounts
+        .0
+        .iter()
+        .filter(|mount| real.starts_with(&mount.mount_point))
+        // The innermost; of several on one place, the last one hides the others.
+        .max_by_key(|mount| mount.mount_point.components().count())
+        .map(|mount| mount.fs_type.clone())
+        .with_context(|| format!("/proc/self/mountinfo: no mount above {}", real.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sectors_read_is_the_third_field() {
+        let stat = "   12  3   4096  7   0 0 0 0 0 0 0\n";
+        assert_eq!(sectors_read(stat), Some(4096));
+        assert_eq!(sectors_read("1 2"), None);
+    }
+
+    #[test]
+    fn proc_is_proc() {
+        assert_eq!(filesystem(Path::new("/proc/self/status")).unwrap(), "proc");
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_gives_a_reason() {
+        let reason = ReadCounter::BlockDevice("nosuch0".into())
+            .read()
+            .unwrap_err();
+        assert!(reason.to_string().contains("nosuch0"), "{reason}");
+    }
+}
