@@ -2,7 +2,16 @@
 //! The guest side of the lab.
 //!
 //! [`protocol`] is what host and guest say to each other. [`init::main`] is the guest's first
-//! and only process: it mounts what a job needs, runs it in a child, answers and powers off.
-//! [`marker`] holds the instructions by which a job talks to the TLB plugin.
+//! process: it mounts what a job needs, runs it in a child, answers and powers off. [`marker`]
+//! holds the instructions by which a job talks to the TLB plugin.
 
+mod exec;
+mod fault;
+mod hello;
+pub mod init;
+mod kunit;
+pub mod marker;
+mod port;
 pub mod protocol;
+mod setup;
+mod task;

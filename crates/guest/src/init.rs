@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The guest's first process.
+//!
+//! PID 1 itself only supervises: the work is done by one child, so that a crash of the work is
+//! an answer and not a kernel panic. While the child runs, PID 1 sleeps in one system call, for
+//! whatever it did would be counted by the plugin. Whatever happens, the machine is off in the end.
+
+use crate::port::Port;
+use crate::protocol::{Failure, JOB_PATH, Job, Message, Task, VERSION};
+use crate::{fault, hello, setup, task};
+use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
+use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, getpid};
+use std::fs;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+static PORT: OnceLock<Port> = OnceLock::new();
+
+/// Exit status of a child that has sent its own error.
+const TOLD: i32 = 1;
+
+/// Whether this process was started as a guest's init: PID 1, called `/init`.
+#[must_use]
+pub fn wanted() -> bool {
+    getpid().as_raw() == 1
+        && std::env::args_os()
+            .next()
+            .is_some_and(|name| name == "/init")
+}
+
+/// Runs the guest from mount to power-off. Only for PID 1; see [`wanted`].
+pub fn main() -> ! {
+    std::panic::set_hook(Box::new(on_panic));
+    match connect() {
+        Ok(port) => {
+            if let Err(error) = supervise(port) {
+                tell(failure(&error));
+            }
+            send(&Message::Done(hello::farewell()));
+        }
+        // Without a port there is only the console to tell.
+        Err(error) => eprintln!("wideleaf: {error:#}"),
+    }
+    power_off()
+}
+
+/// Mounts what must be there to be heard.
+fn connect() -> Result<&'static Port> {
+    setup::pseudo_filesystems()?;
+    let port = Port::find()?;
+    Ok(PORT.get_or_init(|| port))
+}
+
+/// Reads the job, has it done, and sees to it that its end is told.
+fn supervise(port: &Port) -> Result<()> {
+    port.send(&Message::Hello(hello::hello()?))?;
+    let job = read_job(&fs::read_to_string(JOB_PATH).context(JOB_PATH)?)?;
+    if let Task::SelftestFault { fault } = job.task
+        && fault::is_for_init(fault)
+    {
+        fault::commit(fault)?;
+    }
+    let limit = Duration::from_secs(job.time_limit_s.into());
+    // Before the fork, or the child could end before PID 1 is ready to hear of it.
+    let mut chld = SigSet::empty();
+    chld.add(Signal::SIGCHLD);
+    chld.thread_block().context("sigprocmask")?;
+    // SAFETY: there is one thread, so the child may do whatever the parent could.
+    match unsafe { fork() }.context("fork")? {
+        ForkResult::Child => {
+            let unblocked = chld.thread_unblock().context("sigprocmask");
+            finish(unblocked.and_then(|()| work(&job, port)))
+        }
+        ForkResult::Parent { child } => watch(child, limit),
+    }
+}
+
+fn read_job(text: &str) -> Result<Job> {
+    let job: Job = serde_json::from_str(text)
+        .with_context(|| format!("{JOB_PATH}: not a job that this guest understands"))?;
+    ensure!(
+        job.version == VERSION,
+        "{JOB_PATH}: protocol version {}, this guest speaks {VERSION}; both come from one build",
+        job.version
+    );
+    ensure!(job.time_limit_s > 0, "{JOB_PATH}: a time limit of 0 s");
+    Ok(job)
+}
+
+/// The child's part.
+fn work(job: &Job, port: &Port) -> Result<()> {
+    let outcome = task::run(job, port)?;
+    port.send(&Message::Result(Box::new(outcome)))
+        .context("cannot send the result")
+}
+
+/// The child's end.
+fn finish(result: Result<()>) -> ! {
+    let status = match result {
+        Ok(()) => 0,
+        Err(error) => {
+            tell(failure(&error));
+            TOLD
+        }
+    };
+    // SAFETY: ends the process; there is nothing to clean up.
+    unsafe { libc::_exit(status) }
+}
+
+/// Waits for the child, but not longer than the limit.
+fn watch(child: Pid, limit: Duration) -> Result<()> {
+    if !child_ended(limit)? {
+        let failure = Failure {
+            what: format!(
+                "the job did not end within its limit of {} s",
+                limit.as_secs()
+            ),
+            details: whereabouts(child),
+        };
+        // The kernel's view of who waits for what, for the console's log.
+        let _ = fs::write("/proc/sysrq-trigger", "w");
+        tell(failure);
+        // A child that cannot die is no reason to wait for it: power-off ends it.
+        let _ = kill(child, Signal::SIGKILL);
+        return Ok(());
+    }
+    match waitpid(child, None).context("waitpid")? {
+        WaitStatus::Exited(_, 0 | TOLD) => Ok(()),
+        WaitStatus::Exited(_, status) => {
+            fail(format!("the job's process ended with status {status}"))
+        }
+        WaitStatus::Signaled(_, signal, _) => {
+            fail(format!("the job's process was killed by {signal}"))
+        }
+        other => fail(format!("the job's process: {other:?}")),
+    }
+}
+
+/// Sleeps until SIGCHLD comes, or the limit.
+fn child_ended(limit: Duration) -> Result<bool> {
+    let mut chld = SigSet::empty();
+    chld.add(Signal::SIGCHLD);
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = libc::timespec {
+            tv_sec: left.as_secs() as libc::time_t,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        // SAFETY: valid pointers for the duration of the call; no siginfo is asked for.
+        let result = unsafe { libc::sigtimedwait(chld.as_ref(), std::ptr::null_mut(), &timeout) };
+        match Errno::result(result) {
+            Ok(_) => return Ok(true),
+            Err(Errno::EAGAIN) => return Ok(false),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error).context("sigtimedwait"),
+        }
+    }
+}
+
+/// What the kernel tells of a process that does not end.
+fn whereabouts(pid: Pid) -> Vec<String> {
+    ["wchan", "syscall", "stack"]
+        .iter()
+        .filter_map(|name| {
+            let text = fs::read_to_string(format!("/proc/{pid}/{name}")).ok()?;
+            Some(format!("{name}: {}", text.trim_end()))
+        })
+        .collect()
+}
+
+fn fail(what: String) -> Result<()> {
+    tell(Failure {
+        what,
+        details: Vec::new(),
+    });
+    Ok(())
+}
+
+fn failure(error: &anyhow::Error) -> Failure {
+    Failure {
+        what: format!("{error:#}"),
+        details: Vec::new(),
+    }
+}
+
+/// Sends an error, and shows it on the console too.
+fn tell(failure: Failure) {
+    eprintln!("wideleaf: {}", failure.what);
+    send(&Message::Error(failure));
+}
+
+fn send(message: &Message) {
+    if let Some(port) = PORT.get()
+        && let Err(error) = port.send(message)
+    {
+        eprintln!("wideleaf: cannot answer: {error}");
+    }
+}
+
+/// Reports a panic of either process; with `panic = "abort"` nobody could catch it.
+fn on_panic(info: &std::panic::PanicHookInfo<'_>) {
+    tell(Failure {
+        what: format!("bug in wideleaf: {info}"),
+        details: Vec::new(),
+    });
+    if getpid().as_raw() == 1 {
+        send(&Message::Done(hello::farewell()));
+        power_off();
+    }
+    // SAFETY: ends the process; unwinding would be of no use.
+    unsafe { libc::_exit(TOLD) }
+}
+
+/// Ends the machine. If even that fails, PID 1 exits, which is a kernel panic and so no hang.
+pub fn power_off() -> ! {
+    nix::unistd::sync();
+    // QEMU's microvm has no power button; it ends on a reset under -no-reboot.
+    let mode = if cfg!(target_arch = "x86_64") {
+        RebootMode::RB_AUTOBOOT
+    } else {
+        RebootMode::RB_POWER_OFF
+    };
+    let Err(error) = reboot(mode);
+    eprintln!("wideleaf: cannot power off: {error}");
+    std::process::exit(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_not_init() {
+        assert!(!wanted());
+    }
+
+    #[test]
+    fn a_job_of_another_build_is_refused() {
+        let error = |text: &str| format!("{:#}", read_job(text).unwrap_err());
+        let stale = r#"{"version":99,"time_limit_s":1,"task":{"kind":"boot"}}"#;
+        assert!(error(stale).contains("99"), "{}", error(stale));
+        let unknown = r#"{"version":1,"time_limit_s":1,"task":{"kind":"dance"}}"#;
+        assert!(error(unknown).contains("dance"), "{}", error(unknown));
+        let endless = r#"{"version":1,"time_limit_s":0,"task":{"kind":"boot"}}"#;
+        assert!(error(endless).contains("0 s"), "{}", error(endless));
+        assert!(read_job(&endless.replace(":0,", ":5,")).is_ok());
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Mounts: the kernel's own file systems, and the disk of a job.
+
+use crate::protocol::Disk;
+use anyhow::{Context, Result, ensure};
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// File system, mount point, and whether a guest can do without it.
+const PSEUDO: [(&str, &str, bool); 6] = [
+    ("devtmpfs", "/dev", false),
+    ("proc", "/proc", false),
+    ("sysfs", "/sys", false),
+    ("tmpfs", "/tmp", true),
+    ("debugfs", "/sys/kernel/debug", true),
+    ("cgroup2", "/sys/fs/cgroup", true),
+];
+
+/// Mounts the kernel's own file systems. Those that only some jobs need may be missing from the
+/// kernel; the job that misses one says so.
+pub fn pseudo_filesystems() -> Result<()> {
+    for (kind, place, optional) in PSEUDO {
+        // In sysfs nothing can be made: there the folder exists, or the feature does not.
+        if fs::create_dir_all(place).is_err() && optional {
+            continue;
+        }
+        match mount(
+            Some(kind),
+            place,
+            Some(kind),
+            MsFlags::empty(),
+            None::<&str>,
+        ) {
+            // CONFIG_DEVTMPFS_MOUNT or an earlier stage was faster.
+            Ok(()) | Err(Errno::EBUSY) => {}
+            Err(_) if optional => {}
+            Err(e) => return Err(e).with_context(|| format!("mount {kind} on {place}")),
+        }
+    }
+    Ok(())
+}
+
+/// Sets the disk's readahead window and mounts it. Returns the window in KiB as the kernel has it.
+pub fn disk(disk: &Disk) -> Result<u32> {
+    let Disk {
+        device,
+        filesystem,
+        options,
+        mount_point,
+        read_ahead_kb,
+    } = disk;
+    let node = format!("/dev/{device}");
+    wait_for(&node)?;
+    // Before the mount: a file takes its window from the device when it is opened.
+    let window = read_ahead(device, *read_ahead_kb)?;
+    fs::create_dir_all(mount_point).with_context(|| format!("{mount_point}: cannot make"))?;
+    let data = (!options.is_empty()).then_some(options.as_str());
+    mount(
+        Some(node.as_str()),
+        mount_point.as_str(),
+        Some(filesystem.as_str()),
+        MsFlags::MS_RDONLY,
+        data,
+    )
+    .map_err(|error| explain(error, filesystem))
+    .with_context(|| {
+        format!("mount {node} ({filesystem}, read-only, `{options}`) on {mount_point}")
+    })?;
+    Ok(window)
+}
+
+fn wait_for(node: &str) -> Result<()> {
+    let since = Instant::now();
+    while !Path::new(node).exists() {
+        ensure!(
+            since.elapsed() < Duration::from_secs(5),
+            "{node}: no such disk; is it on QEMU's command line, and CONFIG_VIRTIO_BLK on?"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn read_ahead(device: &str, kb: Option<u32>) -> Result<u32> {
+    let path = format!("/sys/block/{device}/queue/read_ahead_kb");
+    if let Some(kb) = kb {
+        fs::write(&path, kb.to_string()).with_context(|| format!("{path}: cannot write {kb}"))?;
+    }
+    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let found = text
+        .trim()
+        .parse()
+        .with_context(|| format!("{path}: `{}`", text.trim()))?;
+    // The kernel rounds down to whole pages without a word.
+    ensure!(
+        kb.is_none_or(|kb| kb == found),
+        "{path}: asked for {}, got {found}; give a multiple of the page size",
+        kb.unwrap_or_default()
+    );
+    Ok(found)
+}
+
+/// What mount's errors mean for a disk image.
+fn explain(error: Errno, filesystem: &str) -> anyhow::Error {
+    let hint = match error {
+        Errno::ENODEV => format!("this kernel has no {filesystem}"),
+        Errno::EINVAL => format!("not {filesystem}, or made with features this kernel lacks"),
+        Errno::ENOSYS => "the file system's blocks are larger than this kernel's pages".into(),
+        _ => return error.into(),
+    };
+    anyhow::Error::new(error).context(hint)
+}
