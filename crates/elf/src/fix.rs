@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The flags that remove a cause, for each linker. tests/linkers.rs links with
+//! every one of them and judges the result.
+
+use crate::{Cause, Elf, LEAF_2M, LinkerName, Verdict};
+use serde::Serialize;
+
+/// How to repair a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    /// Linker flags, as for the compiler driver: the linker of the file, or
+    /// all four if it is not known.
+    pub flags: Vec<(LinkerName, String)>,
+    /// Whether changing offsets and `p_align` in the file, which is what
+    /// `wideleaf align` will do, is enough.
+    pub align: bool,
+}
+
+const ALL: [LinkerName; 4] = [
+    LinkerName::Gnu,
+    LinkerName::Gold,
+    LinkerName::Lld,
+    LinkerName::Mold,
+];
+
+/// How to remove the cause of a verdict; `None` if there is nothing to remove,
+/// or nothing that a linker could do.
+pub fn fix(elf: &Elf, verdict: &Verdict) -> Option<Fix> {
+    let align = match verdict.cause {
+        Cause::MaxPageSize | Cause::PageShift | Cause::Base | Cause::NotCongruent => true,
+        Cause::Straddles | Cause::SeparateCode => false,
+        _ => return None,
+    };
+    let leaf = match verdict.cause {
+        Cause::SeparateCode => LEAF_2M,
+        _ => verdict.target,
+    };
+    let known = ALL.contains(&elf.linker.name);
+    let linkers = match elf.linker.name {
+        // Go's linker has no such flag; -linkmode=external takes the others'.
+        LinkerName::Go => &[],
+        _ if known => std::slice::from_ref(&elf.linker.name),
+        _ => &ALL[..],
+    };
+    let flags = linkers
+        .iter()
+        .map(|linker| (*linker, flags(*linker, verdict.cause, leaf)));
+    Some(Fix {
+        flags: flags.collect(),
+        align,
+    })
+}
+
+/// GNU ld pads the file to max-page-size between segments when code is kept
+/// separate; noseparate-code avoids that and leaves no partial block at the
+/// start of the code. gold never separates unless told.
+fn flags(linker: LinkerName, cause: Cause, leaf: u64) -> String {
+    let size = format!("-Wl,-z,max-page-size={leaf:#x}");
+    let together = match linker {
+        LinkerName::Gnu => "-Wl,-z,noseparate-code",
+        _ => "-Wl,--no-rosegment",
+    };
+    match (cause, linker) {
+        (Cause::SeparateCode, _) => format!("{together} {size}"),
+        (Cause::Straddles, LinkerName::Lld | LinkerName::Mold) => {
+            format!("-Wl,-z,separate-loadable-segments {size}")
+        }
+        (Cause::Base, LinkerName::Gnu | LinkerName::Gold) => {
+            format!("-Wl,-Ttext-segment={leaf:#x} {size}")
+        }
+        (Cause::Base, _) => format!("-Wl,--image-base={leaf:#x} {size}"),
+        (_, LinkerName::Gnu) => format!("{together} {size}"),
+        _ => size,
+    }
+}

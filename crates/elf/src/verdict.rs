@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Names the cause: why a segment's text can or cannot be mapped by wide
+//! leaves, as far as the file decides it. Whether the page cache then holds
+//! folios of that size is the kernel's part.
+
+use crate::{Class, Congruence, Elf, Kind, LEAF_2M, LEAVES, LinkerName, Segment};
+use serde::Serialize;
+
+/// The base page that counting starts from: the smallest that a loader rounds
+/// segments to.
+const PAGE: u64 = 4096;
+
+/// Which address a loader gives the file, seen modulo a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The linked address, `ET_EXEC`.
+    Fixed,
+    /// A multiple of the leaf, because `p_align` asks for it: Linux does since
+    /// 5.10 for programs, glibc since 2.35 for libraries.
+    Aligned,
+    /// A multiple of 2M, because the mapping holds a 2M block and the file
+    /// system asks mmap for PMD alignment (`thp_get_unmapped_area()`: ext4,
+    /// XFS, Btrfs, EROFS, FUSE; not overlayfs). 64-bit, 4K pages.
+    ByMmap,
+    /// Any page.
+    Random,
+}
+
+/// Why a segment is, or is not, fit for the widest leaf it could use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Nothing stands in the way.
+    Good,
+    /// Nothing stands in the way where the file system aligns mmap.
+    GoodByMmap,
+    /// Congruent, but loaded at any page: max-page-size was too small.
+    MaxPageSize,
+    /// lld and mold move each segment's address up by a page against its
+    /// offset, so that no page of the file is mapped with two permissions.
+    PageShift,
+    /// The base of a position-dependent program is no multiple of the leaf.
+    Base,
+    /// Address and offset differ for another reason.
+    NotCongruent,
+    /// Large enough, but no whole block lies at its addresses.
+    Straddles,
+    /// Too small alone; with the constants that separate-code keeps apart it
+    /// would fill a block.
+    SeparateCode,
+    /// No leaf wider than a page fits.
+    TooSmall,
+    /// Private writable pages are copied one by one on write.
+    Writable,
+    /// Nothing of it comes from the file.
+    ZeroFilled,
+    /// Address and offset differ within a page: mmap refuses it.
+    OffPage,
+}
+
+impl Cause {
+    /// A few words for a table.
+    pub fn label(self) -> &'static str {
+        match self {
+            Cause::Good => "good",
+            Cause::GoodByMmap => "good (mmap)",
+            Cause::MaxPageSize => "max-page-size",
+            Cause::PageShift => "page shift",
+            Cause::Base => "base",
+            Cause::NotCongruent => "not congruent",
+            Cause::Straddles => "straddles",
+            Cause::SeparateCode => "separate-code",
+            Cause::TooSmall => "too small",
+            Cause::Writable => "writable",
+            Cause::ZeroFilled => "zero-filled",
+            Cause::OffPage => "off page",
+        }
+    }
+}
+
+/// What the file allows for one segment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// Position in [`Elf::segments`].
+    pub position: usize,
+    /// The leaf in bytes that the cause speaks of: the widest, up to 2M, that
+    /// the segment is large enough for; 0 if none.
+    pub target: u64,
+    /// Why (not).
+    pub cause: Cause,
+    /// At which sizes it is congruent.
+    pub congruent: Congruence,
+    /// Whole blocks of each size of [`LEAVES`] at its congruent place.
+    pub blocks: [u64; 3],
+    /// How it is placed, modulo the target.
+    pub placement: Placement,
+    /// Bytes in whole 2M blocks that leaves of 2M can map as the file is.
+    pub usable: u64,
+    /// Bytes that 2M leaves could map if the file were repaired.
+    pub possible: u64,
+}
+
+/// The verdict on a file: its segments and their sums over the text.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileVerdict {
+    /// One for each segment, in order.
+    pub segments: Vec<Verdict>,
+    /// Bytes of text (executable, not writable, from the file).
+    pub text: u64,
+    /// Bytes of text that 2M leaves can map as the file is.
+    pub usable: u64,
+    /// Bytes of text that 2M leaves could map in addition after a repair.
+    pub gain: u64,
+    /// Position of the text segment that decides: the one with most to gain,
+    /// else the largest.
+    pub main: Option<usize>,
+}
+
+impl FileVerdict {
+    /// The verdict on the deciding text segment.
+    pub fn main(&self) -> Option<&Verdict> {
+        self.segments.get(self.main?)
+    }
+}
+
+/// Judges every segment of a file.
+pub fn judge(elf: &Elf) -> FileVerdict {
+    let segments: Vec<Verdict> = (0..elf.segments.len())
+        .map(|position| judge_segment(elf, position))
+        .collect();
+    let text = |v: &&Verdict| elf.segments[v.position].is_text();
+    let main = segments.iter().filter(text).max_by_key(|v| {
+        let gain = v.possible - v.usable;
+        // Ties go to the first.
+        let first = std::cmp::Reverse(v.position);
+        (gain, elf.segments[v.position].file_size, first)
+    });
+    let main = main.map(|v| v.position);
+    let sum = |value: &dyn Fn(&Verdict) -> u64| {
+        let values = segments.iter().filter(text).map(value);
+        values.fold(0, u64::saturating_add)
+    };
+    FileVerdict {
+        text: sum(&|v| elf.segments[v.position].file_size),
+        usable: sum(&|v| v.usable),
+        gain: sum(&|v| v.possible - v.usable),
+        main,
+        segments,
+    }
+}
+
+fn judge_segment(elf: &Elf, position: usize) -> Verdict {
+    let segment = &elf.segments[position];
+    let target = target(elf, segment);
+    let joined = joined_bytes(elf, position);
+    let cause = cause(elf, segment, target, joined);
+    let (start, end) = segment.mapped(PAGE);
+    let at_place = segment.whole_blocks(LEAF_2M, PAGE) * LEAF_2M;
+    let fit = segment.congruence().holds(LEAF_2M) && placement(elf, LEAF_2M) != Placement::Random;
+    let usable = match cause {
+        Cause::Writable | Cause::OffPage => 0,
+        _ if fit => at_place,
+        _ => 0,
+    };
+    let possible = match cause {
+        Cause::Writable | Cause::OffPage => 0,
+        Cause::Straddles if target == LEAF_2M => (end - start) / LEAF_2M * LEAF_2M,
+        Cause::SeparateCode => joined,
+        _ => at_place,
+    };
+    Verdict {
+        position,
+        target,
+        cause,
+        congruent: segment.congruence(),
+        blocks: LEAVES.map(|leaf| segment.whole_blocks(leaf, PAGE)),
+        placement: placement(elf, target.max(PAGE)),
+        usable,
+        possible,
+    }
+}
+
+/// The widest leaf up to 2M of which the segment has room for one.
+fn target(elf: &Elf, segment: &Segment) -> u64 {
+    let (start, end) = segment.mapped(PAGE);
+    [LEAF_2M, elf.machine.narrowest_wide_leaf()]
+        .into_iter()
+        .find(|leaf| end - start >= *leaf)
+        .unwrap_or(0)
+}
+
+fn cause(elf: &Elf, segment: &Segment, target: u64, joined: u64) -> Cause {
+    if segment.file_size == 0 {
+        return Cause::ZeroFilled;
+    }
+    if segment.write {
+        return Cause::Writable;
+    }
+    if !segment.shift().is_multiple_of(PAGE) {
+        return Cause::OffPage;
+    }
+    if target < LEAF_2M && joined > 0 {
+        return Cause::SeparateCode;
+    }
+    if target == 0 {
+        return Cause::TooSmall;
+    }
+    if segment.whole_blocks(target, PAGE) == 0 {
+        return Cause::Straddles;
+    }
+    if !segment.congruence().holds(target) {
+        return not_congruent(elf, segment);
+    }
+    match placement(elf, target) {
+        Placement::Fixed | Placement::Aligned => Cause::Good,
+        Placement::ByMmap => Cause::GoodByMmap,
+        Placement::Random => Cause::MaxPageSize,
+    }
+}
+
+fn not_congruent(elf: &Elf, segment: &Segment) -> Cause {
+    let first = elf.segments.first().map(Segment::shift);
+    if elf.kind == Kind::PositionDependent && first == Some(segment.shift()) {
+        return Cause::Base;
+    }
+    match elf.linker.name {
+        LinkerName::Lld | LinkerName::Mold => Cause::PageShift,
+        _ => Cause::NotCongruent,
+    }
+}
+
+/// Bytes of a text segment that 2M leaves could map if it were one segment
+/// with its read-only neighbours, as without separate-code. 0 if it is not
+/// text or has none.
+fn joined_bytes(elf: &Elf, position: usize) -> u64 {
+    let segment = &elf.segments[position];
+    let read_only = |s: &&Segment| !s.write && s.file_size > 0;
+    if !segment.is_text() {
+        return 0;
+    }
+    let size = |s: &Segment| s.file_size;
+    let (head, tail) = elf.segments.split_at(position);
+    let before = head.iter().rev().take_while(read_only).map(size);
+    let before = before.fold(0, u64::saturating_add);
+    let after = tail[1..].iter().take_while(read_only).map(size);
+    let after = after.fold(0, u64::saturating_add);
+    if before == 0 && after == 0 {
+        return 0;
+    }
+    let end = before.saturating_add(segment.file_size);
+    let whole = end.saturating_add(after) / LEAF_2M * LEAF_2M;
+    end.min(whole) - before.min(whole)
+}
+
+/// How the file is placed, modulo a leaf.
+fn placement(elf: &Elf, leaf: u64) -> Placement {
+    if elf.kind == Kind::PositionDependent {
+        return Placement::Fixed;
+    }
+    let align = elf.segments.iter().map(|s| s.align).max().unwrap_or(0);
+    if align >= leaf {
+        return Placement::Aligned;
+    }
+    if elf.kind != Kind::Pie && align <= PAGE && mmap_aligns(elf) {
+        return Placement::ByMmap;
+    }
+    Placement::Random
+}
+
+/// Both ld.so (glibc's `_dl_map_segment()`, musl's `map_library()`) and the
+/// kernel, for programs without interpreter, map the whole span with the first
+/// segment's offset, letting the kernel choose the address. It then aligns to
+/// the PMD if the span holds one from the offset on. A `p_align` above the
+/// page size ends that: ld.so reserves anonymous memory first and aligns to
+/// `p_align` only.
+fn mmap_aligns(elf: &Elf) -> bool {
+    let (Some(first), Some(last)) = (elf.segments.first(), elf.segments.last()) else {
+        return false;
+    };
+    let Some(end) = last.address.checked_add(last.memory_size) else {
+        return false;
+    };
+    let span = end.saturating_sub(first.address);
+    let to_boundary = first.offset.wrapping_neg() % LEAF_2M;
+    elf.class == Class::Bits64
+        && first.congruence().holds(LEAF_2M)
+        && span.saturating_sub(to_boundary) >= LEAF_2M
+}
