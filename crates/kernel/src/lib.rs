@@ -6,19 +6,28 @@
 //! tree, switches the tree between pristine and patched, composes the
 //! configuration from fragments and builds. The finished kernel is a cache
 //! entry, found again as long as nothing that went into it changed.
+//!
+//! Work says what it does through [`Events`]; nothing here draws.
 
+mod apt;
+mod build;
+pub mod checkpatch;
+pub mod config;
+mod counts;
 mod dir;
 mod events;
+mod make;
+pub mod preflight;
+mod scratch;
+pub mod series;
+pub mod source;
 mod spec;
+mod tool;
+mod worktree;
 
+pub use build::{configuration, ensure};
 pub use dir::{ENV, KernelDir};
 pub use events::{Event, Events};
+pub use make::Interrupted;
 pub use spec::{Arch, Base, Kernel, PageSize, Spec, Unknown, Variant};
-
-use anyhow::{Result, bail};
-use wideleaf_cache::Cache;
-
-/// The kernel that `spec` asks for, built if it is not in the cache.
-pub fn ensure(spec: &Spec, _cache: &Cache, _events: &mut dyn Events) -> Result<Kernel> {
-    bail!("{}: building is not there yet", spec.flavour())
-}
+pub use worktree::WorkTree;

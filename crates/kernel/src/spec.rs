@@ -161,8 +161,8 @@ pub struct Spec {
     pub page_size: PageSize,
     /// Pristine or patched.
     pub variant: Variant,
-    /// Names of further fragments in `kernel/config`, such as `debug` or
-    /// `kunit`, in the order they are merged.
+    /// Names of further fragments in `kernel/config`, such as `debug`, in the
+    /// order they are merged.
     pub extras: Vec<String>,
     /// The Debian version of the source, to compare kernels of the same one;
     /// `None` is the newest there is.
@@ -217,7 +217,7 @@ pub struct Kernel {
     pub page_size: PageSize,
     /// Pristine or patched.
     pub variant: Variant,
-    /// The file QEMU boots: `Image` on arm64, `bzImage` on x86-64.
+    /// The file QEMU boots: `Image` on arm64, the ELF file `vmlinux` on x86-64.
     pub image: PathBuf,
     /// Hash over the options in `config`, comments and order left out.
     pub config_hash: String,

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The patch series of a base: `kernel/<base>/series`, its patches and the
+//! overlay files they tie in (format: `kernel/README.md`).
+//!
+//! The steps are applied by `git am` in a scratch repository that holds the
+//! touched files only. So what the lab builds and what `git am` makes of an
+//! export cannot differ, a hunk must match without fuzz, and a step that does
+//! not apply has touched nothing but the scratch.
+
+use crate::scratch::Scratch;
+use crate::{Base, KernelDir};
+use anyhow::{Context, Result, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// File contents by path in the tree; `None` is a file that does not exist.
+pub type Contents = BTreeMap<String, Option<Vec<u8>>>;
+
+/// One commit: a patch, and the overlay files that it adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The patch, a mail as `git format-patch` writes it.
+    pub patch: PathBuf,
+    /// Paths below `overlay/`, which are the paths in the tree.
+    pub overlay: Vec<String>,
+}
+
+/// The series of a base.
+#[derive(Clone, Debug)]
+pub struct Series {
+    base: Base,
+    files: KernelDir,
+    steps: Vec<Step>,
+}
+
+impl Series {
+    /// Reads `kernel/<base>/series`; every file it names must be there.
+    pub fn load(base: Base, files: &KernelDir) -> Result<Self> {
+        let path = files.path().join(base.name()).join("series");
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut steps = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let step = parse_step(line, files, base)
+                .with_context(|| format!("{}:{}", path.display(), number + 1))?;
+            steps.push(step);
+        }
+        let mut seen = BTreeSet::new();
+        for file in steps.iter().flat_map(|step| &step.overlay) {
+            if !seen.insert(file) {
+                bail!("{}: two steps add {file}", path.display());
+            }
+        }
+        Ok(Self {
+            base,
+            files: files.clone(),
+            steps,
+        })
+    }
+
+    /// The base.
+    pub fn base(&self) -> Base {
+        self.base
+    }
+
+    /// The steps in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The overlay file for the tree's path `file`.
+    pub fn overlay_file(&self, file: &str) -> PathBuf {
+        self.files.path().join("overlay").join(file)
+    }
+
+    /// Every path in the tree that a step adds, changes or removes.
+    pub fn touched(&self) -> Result<BTreeSet<String>> {
+        let mut touched = BTreeSet::new();
+        for step in &self.steps {
+            touched.extend(step.overlay.iter().cloned());
+            touched.extend(touched_by(&read(&step.patch)?));
+        }
+        Ok(touched)
+    }
+
+    /// A hash of what the series does to a tree. Commit messages do not count.
+    pub fn hash(&self) -> Result<String> {
+        let mut hasher = blake3::Hasher::new();
+        for step in &self.steps {
+            let patch = read(&step.patch)?;
+            let diff = patch
+                .find("\ndiff --git ")
+                .map_or(&patch[..], |at| &patch[at..]);
+            hasher.update(blake3::hash(diff.as_bytes()).as_bytes());
+            for file in &step.overlay {
+                let path = self.overlay_file(file);
+                let content =
+                    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                hasher.update(blake3::hash(file.as_bytes()).as_bytes());
+                hasher.update(blake3::hash(&content).as_bytes());
+            }
+        }
+        Ok(hasher.finalize().to_hex()[..32].to_string())
+    }
+
+    /// The touched files after the last step. `original` holds all of
+    /// [`Series::touched`] as `source`, named in errors, has them.
+    pub fn apply(&self, source: &str, original: &Contents) -> Result<Contents> {
+        let scratch = self.scratch(source, original)?;
+        let mut result = Contents::new();
+        for path in original.keys() {
+            result.insert(path.clone(), scratch.read(path)?);
+        }
+        Ok(result)
+    }
+
+    /// Writes the series as mails into the empty or new folder `dir`, with a
+    /// cover letter, so that `git am DIR/0001-* ...` takes it. The same series
+    /// on the same source gives the same bytes.
+    pub fn export(&self, source: &str, original: &Contents, dir: &Path) -> Result<Vec<PathBuf>> {
+        if fs::read_dir(dir).is_ok_and(|mut items| items.next().is_some()) {
+            bail!("{}: not empty: name a new folder", dir.display());
+        }
+        if self.steps.is_empty() {
+            bail!("the series for {} has no steps", self.base);
+        }
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        self.scratch(source, original)?
+            .format(dir, self.base, source)
+    }
+
+    fn scratch(&self, source: &str, original: &Contents) -> Result<Scratch> {
+        let scratch = Scratch::new(original)?;
+        for step in &self.steps {
+            for file in &step.overlay {
+                if original.get(file).is_some_and(Option::is_some) {
+                    bail!(
+                        "{}: {source} has a file of that name: a patch must change it",
+                        self.overlay_file(file).display()
+                    );
+                }
+            }
+            scratch
+                .am(&step.patch)
+                .with_context(|| format!("{} does not apply to {source}", step.patch.display()))?;
+            for file in &step.overlay {
+                scratch.copy(&self.overlay_file(file), file)?;
+            }
+            if !step.overlay.is_empty() {
+                scratch.amend()?;
+            }
+        }
+        Ok(scratch)
+    }
+}
+
+fn parse_step(line: &str, files: &KernelDir, base: Base) -> Result<Step> {
+    let mut words = line.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    let patch = files.path().join(base.name()).join(name);
+    if !patch.is_file() {
+        bail!("{}: no such patch", patch.display());
+    }
+    match words.next() {
+        None | Some("+") => {}
+        Some(word) => bail!("'{word}': after the patch comes '+', then overlay files"),
+    }
+    let overlay: Vec<String> = words.map(str::to_string).collect();
+    for file in &overlay {
+        let plain = Path::new(file)
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        let path = files.path().join("overlay").join(file);
+        if !plain || !path.is_file() {
+            bail!("'{file}': no such file: {}", path.display());
+        }
+    }
+    Ok(Step { patch, overlay })
+}
+
+/// The paths that a patch adds, changes or removes.
+fn touched_by(patch: &str) -> BTreeSet<String> {
+    let mut touched = BTreeSet::new();
+    let mut lines = patch.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(old) = line.strip_prefix("--- ") else {
+            continue;
+        };
+        // A removed line may begin like this too, but then no "+++ " follows
+        // with a path.
+        let Some(new) = lines.peek().and_then(|next| next.strip_prefix("+++ ")) else {
+            continue;
+        };
+        for (name, prefix) in [(old, "a/"), (new, "b/")] {
+            if let Some(path) = name.strip_prefix(prefix) {
+                touched.insert(path.trim_end().to_string());
+            }
+        }
+    }
+    touched
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The unpacked source of one base and version.
+//!
+//! There is one source path per version, because object files remember it.
+//! The tree is switched between pristine and patched in place, and a switch
+//! writes only files whose content changes, so that make rebuilds no more.
+//!
+//! `tree.json` is written last when a tree is unpacked: a tree without it is
+//! not complete. From then on it is the journal of switches. A file's path is
+//! in it, and its pristine content in `originals/`, before the file itself is
+//! written for the first time; so whatever an interrupted switch left, the
+//! next one knows the right content of every file that can be wrong.
+
+use crate::series::{Contents, Series};
+use crate::source::Source;
+use crate::{Event, Events, tool};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use wideleaf_cache::{Cache, Lock};
+
+/// Bytes that an unpacked tree takes: 7.3 takes 1.8 GiB.
+pub(crate) const TREE_BYTES: u64 = 2 << 30;
+
+/// An unpacked source tree, held exclusively.
+pub struct WorkTree {
+    dir: PathBuf,
+    source: Source,
+    journal: Journal,
+    _lock: Lock,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Journal {
+    /// Every path that a switch may have changed.
+    touched: BTreeSet<String>,
+}
+
+impl WorkTree {
+    /// Takes the tree of `source`, waiting for another run that has it, and
+    /// unpacks it if that has not been done to the end.
+    pub fn open(source: &Source, cache: &Cache, events: &mut dyn Events) -> Result<Self> {
+        let name = source.dir_name();
+        let dir = cache.root().join("work").join(&name);
+        if let Some(bad) = dir.to_string_lossy().find([' ', ':']) {
+            bail!(
+                "{}: the kernel's build takes no path with a blank or colon (character {}): \
+                 set XDG_CACHE_HOME to another folder",
+                dir.display(),
+                bad + 1
+            );
+        }
+        let lock = cache.lock(&format!("work-{name}"), || {
+            events.event(Event::Waiting(&format!(
+                "another run that works on {source}"
+            )));
+        })?;
+        let journal = match read_journal(&dir.join("tree.json"))? {
+            Some(journal) => journal,
+            None => unpack(&dir, source, cache, events)?,
+        };
+        Ok(Self {
+            dir,
+            source: source.clone(),
+            journal,
+            _lock: lock,
+        })
+    }
+
+    /// The folder that holds the tree and its object folders.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The source tree.
+    pub fn src(&self) -> PathBuf {
+        self.dir.join("src")
+    }
+
+    /// What was unpacked.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The pristine content of `paths`.
+    pub fn originals(&self, paths: &BTreeSet<String>) -> Result<Contents> {
+        paths
+            .iter()
+            .map(|path| Ok((path.clone(), self.original(path)?)))
+            .collect()
+    }
+
+    /// Makes the tree patched with `series`, or pristine without one. A series
+    /// that does not apply leaves the tree as it was.
+    pub fn switch(&mut self, series: Option<&Series>) -> Result<()> {
+        let patched = match series {
+            Some(series) => {
+                let original = self.originals(&series.touched()?)?;
+                series.apply(&self.source.to_string(), &original)?
+            }
+            None => Contents::new(),
+        };
+        let mut wanted = self.originals(&self.journal.touched)?;
+        wanted.extend(patched);
+        self.keep_originals(wanted.keys())?;
+        for (path, content) in &wanted {
+            self.put(path, content.as_deref())?;
+        }
+        Ok(())
+    }
+
+    fn original(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        let kept = if self.journal.touched.contains(path) {
+            "originals"
+        } else {
+            "src"
+        };
+        read_if_there(&self.dir.join(kept).join(path))
+    }
+
+    /// Keeps the originals of paths that no switch has touched so far, then
+    /// writes the journal.
+    fn keep_originals<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> Result<()> {
+        let mut new = BTreeSet::new();
+        for path in paths.filter(|path| !self.journal.touched.contains(*path)) {
+            if let Some(content) = self.original(path)? {
+                write_synced(&self.dir.join("originals").join(path), &content)?;
+            }
+            new.insert(path.clone());
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.journal.touched.extend(new);
+        write_journal(&self.dir.join("tree.json"), &self.journal)
+    }
+
+    /// Gives a file of the tree this content; `None` removes it. A file that
+    /// has it already keeps its time.
+    fn put(&self, path: &str, content: Option<&[u8]>) -> Result<()> {
+        let file = self.src().join(path);
+        if read_if_there(&file)?.as_deref() == content {
+            return Ok(());
+        }
+        match content {
+            None => fs::remove_file(&file),
+            Some(content) => {
+                let new = self.dir.join("switch.tmp");
+                write_synced(&new, content)?;
+                fs::create_dir_all(file.parent().context("a path has a parent")?)?;
+                fs::rename(&new, &file)
+            }
+        }
+        .with_context(|| format!("cannot change {}", file.display()))
+    }
+}
+
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> Result<()> {
+    let write = || {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+        fs::write(path, content)?;
+        File::open(path)?.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn read_journal(path: &Path) -> Result<Option<Journal>> {
+    let Some(text) = read_if_there(path)? else {
+        return Ok(None);
+    };
+    // A journal that cannot be read vouches for nothing.
+    Ok(serde_json::from_slice(&text).ok())
+}
+
+fn write_journal(path: &Path, journal: &Journal) -> Result<()> {
+    let new = path.with_extension("tmp");
+    write_synced(&new, &serde_json::to_vec_pretty(journal)?)?;
+    fs::rename(&new, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Unpacks the tree anew. The object folders go as well: without a journal
+/// nobody knows which patched files they were built from.
+fn unpack(dir: &Path, source: &Source, cache: &Cache, events: &mut dyn Events) -> Result<Journal> {
+    let package = source.package(cache, events)?;
+    remove_all(dir)?;
+    cache.require_space(TREE_BYTES, &format!("unpacking {source}"))?;
+    events.event(Event::Step(&format!("unpacking {source}")));
+    let src = dir.join("src");
+    fs::create_dir_all(&src).with_context(|| format!("cannot create {}", src.display()))?;
+    let tar = format!("./usr/src/{}.tar.xz", source.base.package());
+    extract(&package, &tar, &src).with_context(|| {
+        format!(
+            "cannot unpack {} from {} to {}",
+            tar,
+            package.display(),
+            src.display()
+        )
+    })?;
+    // Data before the journal that vouches for it.
+    nix::unistd::syncfs(File::open(&src)?).context("cannot write the tree to disk")?;
+    let journal = Journal::default();
+    write_journal(&dir.join("tree.json"), &journal)?;
+    Ok(journal)
+}
+
+fn remove_all(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `dpkg-deb --fsys-tarfile PACKAGE | tar -xO TAR | tar -xJ -C SRC`
+fn extract(package: &Path, tar: &str, src: &Path) -> Result<()> {
+    let mut deb = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(package)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot run dpkg-deb")?;
+    let mut inner = Command::new("tar")
+        .args(["-xOf", "-", tar])
+        .stdin(deb.stdout.take().context("dpkg-deb without output")?)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot run tar")?;
+    let mut outer = Command::new("tar");
+    outer
+        .args(["--xz", "-xf", "-", "--strip-components=1", "-C"])
+        .arg(src)
+        .stdin(inner.stdout.take().context("tar without output")?);
+    let unpacked = tool::output(&mut outer);
+    let (deb, inner) = (deb.wait()?, inner.wait()?);
+    unpacked?;
+    // tar stops reading at the end of the file it was asked for, which dpkg-deb
+    // takes for an error; what counts is that the inner archive was whole.
+    if !inner.success() {
+        bail!("{tar}: {inner} (dpkg-deb: {deb})");
+    }
+    Ok(())
+}
