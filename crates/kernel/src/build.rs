@@ -6,7 +6,7 @@ use crate::make::{self, Killed};
 use crate::series::Series;
 use crate::source::{self, Source};
 use crate::worktree::{TREE_BYTES, WorkTree};
-use crate::{Arch, Event, Events, Kernel, Spec, Variant, counts, preflight, tool};
+use crate::{Arch, Event, Events, Kernel, Spec, Variant, apt, counts, preflight, tool};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -77,6 +77,22 @@ pub fn ensure(spec: &Spec, cache: &Cache, events: &mut dyn Events) -> Result<Ker
     inputs.kernel(&entry)
 }
 
+/// The kernel that `spec` asks for if it is in the cache; asks no network. The
+/// newest source version in the cache counts unless `spec` names one.
+pub fn find(spec: &Spec, cache: &Cache) -> Result<Option<Kernel>> {
+    let newest = || apt::newest(source::cached(spec.base, cache)?);
+    let Some(version) = spec.version.clone().map_or_else(newest, |v| Ok(Some(v)))? else {
+        return Ok(None);
+    };
+    let source = Source {
+        base: spec.base,
+        version,
+    };
+    let inputs = Inputs::with_source(spec, source)?;
+    let entry = cache.get(KIND, &inputs.key());
+    entry.map(|entry| inputs.kernel(&entry)).transpose()
+}
+
 /// The final `.config` of `spec`, without building more than kconfig.
 pub fn configuration(spec: &Spec, cache: &Cache, events: &mut dyn Events) -> Result<String> {
     let inputs = Inputs::new(spec, cache, events)?;
@@ -112,15 +128,19 @@ impl<'a> Inputs<'a> {
                 known.join(", ")
             );
         }
-        let fragments = config::fragments(spec)?;
-        preflight::require(spec.arch, &fragments)?;
-        let series = match spec.variant {
-            Variant::Pristine => None,
-            Variant::Patched => Some(Series::load(spec.base, &spec.files)?),
-        };
+        preflight::require(spec.arch, &config::fragments(spec)?)?;
         let source = match &spec.version {
             Some(version) => source::pinned(spec.base, version, cache, events)?,
             None => Source::newest(spec.base, false, cache, events)?,
+        };
+        Self::with_source(spec, source)
+    }
+
+    fn with_source(spec: &'a Spec, source: Source) -> Result<Self> {
+        let fragments = config::fragments(spec)?;
+        let series = match spec.variant {
+            Variant::Pristine => None,
+            Variant::Patched => Some(Series::load(spec.base, &spec.files)?),
         };
         Ok(Self {
             spec,

@@ -25,7 +25,7 @@ mod spec;
 mod tool;
 mod worktree;
 
-pub use build::{configuration, ensure};
+pub use build::{configuration, ensure, find};
 pub use dir::{ENV, KernelDir};
 pub use events::{Event, Events};
 pub use make::Interrupted;

@@ -3,6 +3,8 @@
 //! static binary, which is also the lab guest's init.
 
 mod cmd_cache;
+mod cmd_kernel;
+mod progress;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -20,11 +22,14 @@ struct Cli {
 enum Command {
     /// List or prune what the lab keeps in the user's cache folder
     Cache(cmd_cache::Args),
+    /// Get kernel sources, build kernels, export and check the patch series
+    Kernel(cmd_kernel::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Cache(args) => cmd_cache::run(args),
+        Command::Kernel(args) => cmd_kernel::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("wideleaf: {error:#}");

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf kernel`: kernel sources, builds, and the patch series.
+
+use crate::progress::Progress;
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use wideleaf_cache::Cache;
+use wideleaf_kernel::series::Series;
+use wideleaf_kernel::source::{self, Source};
+use wideleaf_kernel::{
+    Arch, Base, Interrupted, Kernel, KernelDir, PageSize, Spec, Variant, WorkTree, checkpatch,
+    preflight,
+};
+
+/// Arguments of `wideleaf kernel`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  wideleaf kernel list --json
+  wideleaf kernel fetch --base all
+  wideleaf kernel config --base 6.12 --arch arm64 --page-size 16K
+  wideleaf kernel build --base 7.3 --arch x86_64 --variant patched
+  wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
+  wideleaf kernel check --base all")]
+pub struct Args {
+    /// Folder with the fragments, overlay and patches [default: the one that
+    /// WIDELEAF_KERNEL_DIR names, else the nearest `kernel` above the current
+    /// folder]
+    #[arg(long, value_name = "DIR", global = true)]
+    kernel_dir: Option<PathBuf>,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List bases, architectures, page sizes, and which kernels are built
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Get a base's source package and unpack it
+    Fetch {
+        #[command(flatten)]
+        bases: Bases,
+        /// Ask Debian's archive for a newer version now, not once a day
+        #[arg(long)]
+        refresh: bool,
+    },
+    /// Print the final configuration of a kernel
+    Config {
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Build a kernel, or find it built; prints the path of its image
+    Build {
+        #[command(flatten)]
+        which: Which,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a base's series as mails for `git am`, a cover letter first
+    Export {
+        /// The base
+        #[arg(long, default_value = "6.12", value_parser = named::<Base>(Base::ALL, Base::name))]
+        base: Base,
+        /// New or empty folder
+        dir: PathBuf,
+    },
+    /// Run the base's own checkpatch.pl --strict over its series
+    Check {
+        #[command(flatten)]
+        bases: Bases,
+    },
+    /// Print the Debian packages that builds need and that are not installed
+    Deps,
+}
+
+#[derive(clap::Args)]
+struct Bases {
+    /// The base, or all of them
+    #[arg(long, default_value = "6.12", value_parser = ["6.12", "7.3", "all"])]
+    base: String,
+}
+
+#[derive(clap::Args)]
+struct Which {
+    /// The base
+    #[arg(long, default_value = "6.12", value_parser = named::<Base>(Base::ALL, Base::name))]
+    base: Base,
+    /// The architecture
+    #[arg(long, default_value = "arm64", value_parser = named::<Arch>(Arch::ALL, Arch::name))]
+    arch: Arch,
+    /// The base page size [default: 64K on arm64, 4K on x86_64]
+    #[arg(long, value_parser = named::<PageSize>(PageSize::ALL, PageSize::name))]
+    page_size: Option<PageSize>,
+    /// As Debian ships it, or with the series
+    #[arg(long, default_value = "patched", value_parser = named::<Variant>(Variant::ALL, Variant::name))]
+    variant: Variant,
+    /// A further fragment of kernel/config, such as debug; may be repeated
+    #[arg(long, value_name = "FRAGMENT")]
+    extra: Vec<String>,
+    /// The Debian version of the source [default: the newest]
+    #[arg(long, value_name = "VERSION")]
+    source_version: Option<String>,
+}
+
+/// Accepts the names of `all`; another one is answered with the list of them.
+fn named<T>(all: &'static [T], name: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.iter().map(|&value| name(value))).map(move |text| {
+        all.iter()
+            .copied()
+            .find(|&value| name(value) == text)
+            .expect("one of the possible values")
+    })
+}
+
+impl Bases {
+    fn list(&self) -> Vec<Base> {
+        let all = Base::ALL.iter().copied();
+        all.filter(|base| self.base == "all" || self.base == base.name())
+            .collect()
+    }
+}
+
+impl Which {
+    fn spec(self, files: KernelDir) -> Spec {
+        let size = self.page_size.unwrap_or(self.arch.default_page_size());
+        let mut spec = Spec::new(self.base, self.arch, size, self.variant, files);
+        spec.extras = self.extra;
+        spec.version = self.source_version;
+        spec
+    }
+}
+
+/// Runs `wideleaf kernel`.
+pub fn run(args: Args) -> Result<ExitCode> {
+    match act(args) {
+        // What shells report of a program that the signal ended.
+        Err(error) if error.downcast_ref::<Interrupted>().is_some() => {
+            eprintln!("wideleaf: {error:#}");
+            let signal = error.downcast_ref::<Interrupted>().map_or(0, |e| e.0);
+            Ok(ExitCode::from(128 + signal as u8))
+        }
+        result => result,
+    }
+}
+
+fn act(args: Args) -> Result<ExitCode> {
+    let files = || KernelDir::find(args.kernel_dir.as_deref());
+    let cache = Cache::open()?;
+    match args.action {
+        Action::List { json } => list(&files()?, &cache, json)?,
+        Action::Fetch { bases, refresh } => fetch(&bases.list(), refresh, &cache)?,
+        Action::Config { which } => {
+            let text = wideleaf_kernel::configuration(
+                &which.spec(files()?),
+                &cache,
+                &mut Progress::new(),
+            )?;
+            print!("{text}");
+        }
+        Action::Build { which, json } => {
+            let spec = which.spec(files()?);
+            let kernel = wideleaf_kernel::ensure(&spec, &cache, &mut Progress::new())?;
+            if json {
+                println!("{}", serde_json::to_string_pretty(&kernel)?);
+            } else {
+                println!("{}", kernel.image.display());
+            }
+        }
+        Action::Export { base, dir } => export(base, &dir, &files()?, &cache)?,
+        Action::Check { bases } => return check(&bases.list(), &files()?, &cache),
+        Action::Deps => {
+            for package in preflight::packages(&preflight::missing(Arch::ALL)) {
+                println!("{package}");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fetch(bases: &[Base], refresh: bool, cache: &Cache) -> Result<()> {
+    for &base in bases {
+        let mut progress = Progress::new();
+        let source = Source::newest(base, refresh, cache, &mut progress)?;
+        let tree = WorkTree::open(&source, cache, &mut progress)?;
+        drop(progress);
+        println!("{source} {}", tree.src().display());
+    }
+    Ok(())
+}
+
+fn export(base: Base, dir: &std::path::Path, files: &KernelDir, cache: &Cache) -> Result<()> {
+    let series = Series::load(base, files)?;
+    let mut progress = Progress::new();
+    let source = Source::newest(base, false, cache, &mut progress)?;
+    let tree = WorkTree::open(&source, cache, &mut progress)?;
+    let original = tree.originals(&series.touched()?)?;
+    let written = series.export(&source.to_string(), &original, dir)?;
+    drop(progress);
+    for path in written {
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn check(bases: &[Base], files: &KernelDir, cache: &Cache) -> Result<ExitCode> {
+    let mut passed = true;
+    for &base in bases {
+        let series = Series::load(base, files)?;
+        let mut progress = Progress::new();
+        let source = Source::newest(base, false, cache, &mut progress)?;
+        let tree = WorkTree::open(&source, cache, &mut progress)?;
+        let report = checkpatch::check(&tree, &series)
+            .with_context(|| format!("checkpatch on the series for {base}"))?;
+        drop(progress);
+        let verdict = if report.passed() { "ok" } else { "FAILED" };
+        println!("checkpatch {base}: {} patches: {verdict}", report.patches);
+        if !report.passed() {
+            println!("{}", report.messages);
+            passed = false;
+        }
+    }
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Every kernel that can be asked for, with what the cache has.
+fn list(files: &KernelDir, cache: &Cache, json: bool) -> Result<()> {
+    let mut rows = Vec::new();
+    for &base in Base::ALL {
+        for &arch in Arch::ALL {
+            for &size in arch.page_sizes() {
+                for &variant in Variant::ALL {
+                    let spec = Spec::new(base, arch, size, variant, files.clone());
+                    // Without compiler or series there is none to be found.
+                    let kernel = wideleaf_kernel::find(&spec, cache).unwrap_or_default();
+                    rows.push((spec, kernel));
+                }
+            }
+        }
+    }
+    if json {
+        let sources: serde_json::Map<_, _> = Base::ALL
+            .iter()
+            .map(|&base| Ok((base.to_string(), json!(source::cached(base, cache)?))))
+            .collect::<Result<_>>()?;
+        let kernels: Vec<_> = rows
+            .iter()
+            .map(|(spec, kernel)| row(spec, kernel))
+            .collect();
+        println!("{}", json!({ "sources": sources, "kernels": kernels }));
+        return Ok(());
+    }
+    println!("BASE  ARCH    PAGES VARIANT   BUILT");
+    for (spec, kernel) in rows {
+        println!(
+            "{:<5} {:<7} {:<5} {:<9} {}",
+            spec.base,
+            spec.arch,
+            spec.page_size,
+            spec.variant,
+            kernel.map_or("-".into(), |kernel| kernel.version)
+        );
+    }
+    Ok(())
+}
+
+fn row(spec: &Spec, kernel: &Option<Kernel>) -> serde_json::Value {
+    json!({
+        "base": spec.base,
+        "arch": spec.arch,
+        "page_size": spec.page_size,
+        "variant": spec.variant,
+        "built": kernel,
+    })
+}
