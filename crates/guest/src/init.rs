@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::time::TimeSpec;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 use std::fs;
@@ -147,12 +148,10 @@ fn child_ended(limit: Duration) -> Result<bool> {
     let deadline = Instant::now() + limit;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = libc::timespec {
-            tv_sec: left.as_secs() as libc::time_t,
-            tv_nsec: left.subsec_nanos().into(),
-        };
+        let timeout = TimeSpec::from_duration(left);
         // SAFETY: valid pointers for the duration of the call; no siginfo is asked for.
-        let result = unsafe { libc::sigtimedwait(chld.as_ref(), std::ptr::null_mut(), &timeout) };
+        let result =
+            unsafe { libc::sigtimedwait(chld.as_ref(), std::ptr::null_mut(), timeout.as_ref()) };
         match Errno::result(result) {
             Ok(_) => return Ok(true),
             Err(Errno::EAGAIN) => return Ok(false),

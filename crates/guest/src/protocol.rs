@@ -229,7 +229,10 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
-#[allow(clippy::large_enum_variant, reason = "there is one per boot, and Message boxes it")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one per boot, and Message boxes it"
+)]
 pub enum Outcome {
     /// Of [`Task::Exec`].
     Exec {
