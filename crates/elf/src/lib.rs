@@ -14,24 +14,28 @@
 //! lie at addresses where one leaf can map them.
 
 mod error;
+mod explain;
 mod fix;
 mod layout;
 mod linker;
 mod machine;
+mod placement;
 mod read;
 mod sections;
 mod source;
 mod verdict;
 
 pub use error::Error;
+pub use explain::{explain, size_name};
 pub use fix::{Fix, fix};
 pub use layout::{Congruence, LEAVES, Segment, align_down, align_up};
 pub use linker::{Evidence, Linker, LinkerName};
 pub use machine::{Class, Machine, Order};
+pub use placement::Placement;
 pub use read::{Elf, Kind};
 pub use sections::SectionFacts;
 pub use source::{FileSource, Source};
-pub use verdict::{Cause, FileVerdict, Placement, Verdict, judge};
+pub use verdict::{Cause, FileVerdict, Verdict, judge};
 
 /// A 2 MiB leaf: the PMD of 4K pages, the contiguous PTEs of 16K and 64K ones.
 /// The exec policy never goes wider.

@@ -3,29 +3,12 @@
 //! leaves, as far as the file decides it. Whether the page cache then holds
 //! folios of that size is the kernel's part.
 
-use crate::{Class, Congruence, Elf, Kind, LEAF_2M, LEAVES, LinkerName, Segment};
+use crate::{Congruence, Elf, Kind, LEAF_2M, LEAVES, LinkerName, Placement, Segment};
 use serde::Serialize;
 
 /// The base page that counting starts from: the smallest that a loader rounds
 /// segments to.
 const PAGE: u64 = 4096;
-
-/// Which address a loader gives the file, seen modulo a leaf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Placement {
-    /// The linked address, `ET_EXEC`.
-    Fixed,
-    /// A multiple of the leaf, because `p_align` asks for it: Linux does since
-    /// 5.10 for programs, glibc since 2.35 for libraries.
-    Aligned,
-    /// A multiple of 2M, because the mapping holds a 2M block and the file
-    /// system asks mmap for PMD alignment (`thp_get_unmapped_area()`: ext4,
-    /// XFS, Btrfs, EROFS, FUSE; not overlayfs). 64-bit, 4K pages.
-    ByMmap,
-    /// Any page.
-    Random,
-}
 
 /// Why a segment is, or is not, fit for the widest leaf it could use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -93,7 +76,7 @@ pub struct Verdict {
     pub congruent: Congruence,
     /// Whole blocks of each size of [`LEAVES`] at its congruent place.
     pub blocks: [u64; 3],
-    /// How it is placed, modulo the target.
+    /// How pristine kernels with 4K pages place the file.
     pub placement: Placement,
     /// Bytes in whole 2M blocks that leaves of 2M can map as the file is.
     pub usable: u64,
@@ -157,7 +140,8 @@ fn judge_segment(elf: &Elf, position: usize) -> Verdict {
     let cause = cause(elf, segment, target, joined);
     let (start, end) = segment.mapped(PAGE);
     let at_place = segment.whole_blocks(LEAF_2M, PAGE) * LEAF_2M;
-    let fit = segment.congruence().holds(LEAF_2M) && placement(elf, LEAF_2M) != Placement::Random;
+    let placement = elf.placement(PAGE, LEAF_2M);
+    let fit = segment.congruence().holds(LEAF_2M) && placement.holds(LEAF_2M);
     let usable = match cause {
         Cause::Writable | Cause::OffPage => 0,
         _ if fit => at_place,
@@ -175,7 +159,7 @@ fn judge_segment(elf: &Elf, position: usize) -> Verdict {
         cause,
         congruent: segment.congruence(),
         blocks: LEAVES.map(|leaf| segment.whole_blocks(leaf, PAGE)),
-        placement: placement(elf, target.max(PAGE)),
+        placement,
         usable,
         possible,
     }
@@ -212,10 +196,10 @@ fn cause(elf: &Elf, segment: &Segment, target: u64, joined: u64) -> Cause {
     if !segment.congruence().holds(target) {
         return not_congruent(elf, segment);
     }
-    match placement(elf, target) {
-        Placement::Fixed | Placement::Aligned => Cause::Good,
-        Placement::ByMmap => Cause::GoodByMmap,
-        Placement::Random => Cause::MaxPageSize,
+    match elf.placement(PAGE, LEAF_2M) {
+        placement if !placement.holds(target) => Cause::MaxPageSize,
+        Placement::ByMmap(_) => Cause::GoodByMmap,
+        _ => Cause::Good,
     }
 }
 
@@ -251,39 +235,4 @@ fn joined_bytes(elf: &Elf, position: usize) -> u64 {
     let end = before.saturating_add(segment.file_size);
     let whole = end.saturating_add(after) / LEAF_2M * LEAF_2M;
     end.min(whole) - before.min(whole)
-}
-
-/// How the file is placed, modulo a leaf.
-fn placement(elf: &Elf, leaf: u64) -> Placement {
-    if elf.kind == Kind::PositionDependent {
-        return Placement::Fixed;
-    }
-    let align = elf.segments.iter().map(|s| s.align).max().unwrap_or(0);
-    if align >= leaf {
-        return Placement::Aligned;
-    }
-    if elf.kind != Kind::Pie && align <= PAGE && mmap_aligns(elf) {
-        return Placement::ByMmap;
-    }
-    Placement::Random
-}
-
-/// Both ld.so (glibc's `_dl_map_segment()`, musl's `map_library()`) and the
-/// kernel, for programs without interpreter, map the whole span with the first
-/// segment's offset, letting the kernel choose the address. It then aligns to
-/// the PMD if the span holds one from the offset on. A `p_align` above the
-/// page size ends that: ld.so reserves anonymous memory first and aligns to
-/// `p_align` only.
-fn mmap_aligns(elf: &Elf) -> bool {
-    let (Some(first), Some(last)) = (elf.segments.first(), elf.segments.last()) else {
-        return false;
-    };
-    let Some(end) = last.address.checked_add(last.memory_size) else {
-        return false;
-    };
-    let span = end.saturating_sub(first.address);
-    let to_boundary = first.offset.wrapping_neg() % LEAF_2M;
-    elf.class == Class::Bits64
-        && first.congruence().holds(LEAF_2M)
-        && span.saturating_sub(to_boundary) >= LEAF_2M
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where pristine loaders put a file, modulo a leaf.
+
+use crate::{Class, Elf, Kind, Segment};
+use serde::Serialize;
+
+/// What decides the address a file is loaded at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// The linked address, `ET_EXEC`.
+    Fixed,
+    /// A multiple of the largest `p_align`: Linux since 5.10 for programs,
+    /// glibc since 2.35 for libraries.
+    Aligned(u64),
+    /// A multiple of the PMD's size, because the mapping holds a whole such
+    /// block and the file system asks mmap for that alignment
+    /// (`thp_get_unmapped_area()`: ext4, XFS, Btrfs, EROFS, FUSE; not
+    /// overlayfs). 64-bit only.
+    ByMmap(u64),
+    /// Any page.
+    AnyPage(u64),
+}
+
+impl Placement {
+    /// Whether the load bias is sure to be a multiple of this size.
+    pub fn holds(self, leaf: u64) -> bool {
+        match self {
+            Placement::Fixed => true,
+            Placement::Aligned(align) | Placement::ByMmap(align) | Placement::AnyPage(align) => {
+                align >= leaf
+            }
+        }
+    }
+}
+
+impl Elf {
+    /// How Linux 6.12 to 7.3 and glibc place the file, given the sizes in
+    /// bytes of a base page and of a PMD leaf.
+    ///
+    /// Both ld.so (glibc's `_dl_map_segment()`, musl's `map_library()`) and
+    /// the kernel, for programs without interpreter, map the whole span from
+    /// the first segment's offset on and let the kernel choose the address.
+    /// A `p_align` above the page size ends that: they reserve address space
+    /// first, and align to `p_align` only.
+    pub fn placement(&self, page: u64, pmd: u64) -> Placement {
+        if self.kind == Kind::PositionDependent {
+            return Placement::Fixed;
+        }
+        let align = self.max_align();
+        if align > page {
+            return Placement::Aligned(align);
+        }
+        let congruent = self
+            .segments
+            .first()
+            .is_some_and(|first| first.congruence().holds(pmd));
+        let by_mmap = self.class == Class::Bits64 && self.kind != Kind::Pie;
+        if by_mmap && congruent && self.span_from(pmd) >= pmd {
+            return Placement::ByMmap(pmd);
+        }
+        Placement::AnyPage(page)
+    }
+
+    /// The largest `p_align`, 0 if there is none.
+    pub fn max_align(&self) -> u64 {
+        self.segments.iter().map(|s| s.align).max().unwrap_or(0)
+    }
+
+    /// Bytes from the first segment's start to the last one's end, all of
+    /// which a loader maps at first.
+    pub fn span(&self) -> u64 {
+        let start = self.segments.iter().map(|s| s.address).min();
+        let end = |s: &Segment| s.address + s.memory_size;
+        let end = self.segments.iter().map(end).max();
+        end.unwrap_or(0) - start.unwrap_or(0)
+    }
+
+    /// Bytes of the span from its first offset that is a multiple of `leaf`.
+    fn span_from(&self, leaf: u64) -> u64 {
+        let offset = self.segments.first().map_or(0, |first| first.offset);
+        self.span()
+            .saturating_sub(offset.wrapping_neg() & (leaf - 1))
+    }
+}
