@@ -1,2 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! (being written)
+//! QEMU TCG plugin that feeds [`wideleaf_tlb`] with what a guest does.
+//!
+//! ```text
+//! -plugin libwideleaf_plugin.so,profile=neoverse-v2,ram=FILE,out=FILE[,ram_base=ADDR]
+//! ```
+//!
+//! What counts as what:
+//!
+//! - **Instruction side**: one lookup per entry into a translated block and
+//!   per 4K page of code that the block touches. QEMU ends blocks at branches
+//!   and at 4K page ends, so this is one lookup per taken or fallen-through
+//!   branch target and per page crossed, not one per instruction; hits are
+//!   therefore fewer than a PMU would count, misses are not.
+//! - **Data side**: one lookup per load or store that QEMU makes and
+//!   completes, two where it ends in another page that is not in the same
+//!   leaf. An access that faults is looked up when it is run again.
+//! - **Instructions**: each when it begins. One that faults counts again.
+//! - **User or kernel**: code in the upper half of the address space is
+//!   kernel. On the way from the upper half to the lower the exception level
+//!   (arm64 PSTATE) or CPL (x86 CS) is read once, so early boot code that runs
+//!   identity-mapped in the lower half is kernel too. Not seen is an interrupt
+//!   taken in the lower half whose handler is in the lower half as well, which
+//!   Linux does not do.
+//! - **vCPUs**: with one, counts repeat exactly as far as the guest does. With
+//!   more, each has its own model; broadcast TLBIs and phase changes reach the
+//!   others at their next data access or page of code, so counts are close,
+//!   not exact, and the report carries a warning.
+//!
+//! Hot paths allocate nothing and take no lock. A block is instrumented with
+//! an inline counter and an inline comparison: the plugin is called only when
+//! code moves to another page.
+
+mod args;
+mod ffi;
+mod output;
+mod plugin;
+mod ram;
+mod registers;
+mod translate;
+mod vcpu;
+
+pub use plugin::qemu_plugin_install;
+
+/// The plugin API that this is built for; QEMU refuses to load a plugin newer
+/// than itself.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: std::ffi::c_int = ffi::sys::QEMU_PLUGIN_VERSION as _;

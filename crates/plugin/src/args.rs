@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The plugin's arguments.
+
+use std::path::PathBuf;
+use wideleaf_tlb::profile::{Arch, Profile};
+
+/// Arguments, checked.
+#[derive(Debug)]
+pub struct Args {
+    /// CPU to model.
+    pub profile: &'static Profile,
+    /// File behind the guest's RAM.
+    pub ram: PathBuf,
+    /// Guest physical address of the RAM file's first byte.
+    pub ram_base: u64,
+    /// Where the report goes.
+    pub out: PathBuf,
+}
+
+const USAGE: &str =
+    "known arguments are profile=NAME, ram=FILE, out=FILE and ram_base=ADDRESS (optional)";
+
+/// Parses `args`, of the form `name=value`.
+///
+/// # Errors
+///
+/// A sentence that names the argument, its value and what would be right.
+pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args, String> {
+    let (mut profile, mut ram, mut out) = (None, None, None);
+    let mut ram_base = match arch {
+        Arch::Arm64 => 0x4000_0000,
+        Arch::X86_64 => 0,
+    };
+    for arg in args {
+        let Some((name, value)) = arg.split_once('=') else {
+            return Err(format!("argument {arg:?} has no value; {USAGE}"));
+        };
+        match name {
+            "profile" => profile = Some(profile_for(arch, value)?),
+            "ram" => ram = Some(PathBuf::from(value)),
+            "out" => out = Some(PathBuf::from(value)),
+            "ram_base" => ram_base = address(value)?,
+            _ => return Err(format!("argument {name:?} is not known; {USAGE}")),
+        }
+    }
+    let missing = |name| format!("argument {name}= is missing; {USAGE}");
+    Ok(Args {
+        profile: profile.ok_or_else(|| {
+            let names = Profile::names(arch).join(", ");
+            format!("{}; profiles for {arch}: {names}", missing("profile"))
+        })?,
+        ram: ram.ok_or_else(|| missing("ram"))?,
+        ram_base,
+        out: out.ok_or_else(|| missing("out"))?,
+    })
+}
+
+fn profile_for(arch: Arch, name: &str) -> Result<&'static Profile, String> {
+    let profile = Profile::by_name(name).map_err(|e| format!("profile={name}: {e}"))?;
+    if profile.arch != arch {
+        let names = Profile::names(arch).join(", ");
+        return Err(format!(
+            "profile={name} is for {}, the guest is {arch}; profiles for it: {names}",
+            profile.arch
+        ));
+    }
+    Ok(profile)
+}
+
+fn address(value: &str) -> Result<u64, String> {
+    let parsed = match value.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => value.parse(),
+    };
+    parsed.map_err(|e| format!("ram_base={value}: {e}; expected a number such as 0x40000000"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(arch: Arch, args: &[&str]) -> String {
+        parse(arch, args.iter().copied()).unwrap_err()
+    }
+
+    #[test]
+    fn defaults_follow_the_architecture() {
+        let args = ["profile=zen4", "ram=/tmp/ram", "out=/tmp/o.json"];
+        let got = parse(Arch::X86_64, args.into_iter()).unwrap();
+        assert_eq!((got.profile.name, got.ram_base), ("zen4", 0));
+        let args = [
+            "profile=cortex-a53",
+            "ram=a",
+            "out=b",
+            "ram_base=0x80000000",
+        ];
+        let got = parse(Arch::Arm64, args.into_iter()).unwrap();
+        assert_eq!(got.ram_base, 0x8000_0000);
+    }
+
+    #[test]
+    fn errors_name_the_value_and_what_would_be_right() {
+        let e = error(Arch::Arm64, &["profile=m1"]);
+        assert!(e.contains("\"m1\"") && e.contains("neoverse-v2"), "{e}");
+        let e = error(Arch::Arm64, &["profile=zen4"]);
+        assert!(e.contains("x86_64") && e.contains("cortex-a53"), "{e}");
+        let e = error(Arch::X86_64, &["ram=x", "out=y"]);
+        assert!(
+            e.contains("profile=") && e.contains("sapphire-rapids"),
+            "{e}"
+        );
+        let e = error(Arch::Arm64, &["profile=neoverse-n1", "out=y"]);
+        assert!(e.contains("ram= is missing"), "{e}");
+        let e = error(Arch::Arm64, &["ram_base=4G"]);
+        assert!(e.contains("ram_base=4G") && e.contains("0x40000000"), "{e}");
+        let e = error(Arch::Arm64, &["speed=11"]);
+        assert!(e.contains("speed") && e.contains("ram_base="), "{e}");
+        let e = error(Arch::Arm64, &["fast"]);
+        assert!(e.contains("\"fast\""), "{e}");
+    }
+}

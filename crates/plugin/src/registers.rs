@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Registers by what the model needs them for. Names are those of QEMU's gdb
+//! stub, which the plugin API uses.
+
+use crate::ffi::{self, Handle, RegisterBuffer};
+use wideleaf_tlb::core::{Mmu, Mode};
+use wideleaf_tlb::profile::Arch;
+use wideleaf_tlb::{arm64, x86};
+
+/// Handles of one vCPU, and a buffer to read into.
+pub struct Registers {
+    buffer: RegisterBuffer,
+    general: Vec<Handle>,
+    /// arm64: TTBR0_EL1, TTBR1_EL1, TCR_EL1, SCTLR. x86: CR0, CR3, CR4, EFER.
+    translation: Vec<Handle>,
+    /// arm64: CPSR, which for AArch64 is PSTATE. x86: CS.
+    mode: Handle,
+    /// x86: FS and GS base. arm64: none.
+    segments: Vec<Handle>,
+    arch: Arch,
+}
+
+const X86_GENERAL: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13",
+    "r14", "r15",
+];
+
+/// Registers 0, 1, 2 of the coverage request on x86: rdi, rsi, rdx.
+const X86_ARGUMENTS: [usize; 3] = [7, 6, 2];
+
+impl Registers {
+    /// Finds the registers of the current vCPU. Only from a vCPU init
+    /// callback.
+    ///
+    /// # Errors
+    ///
+    /// Names the register that QEMU does not offer.
+    pub fn find(arch: Arch) -> Result<Self, String> {
+        let all = ffi::registers();
+        let one = |name: &str| {
+            let found = all.iter().find(|(n, _)| n == name);
+            found.map(|(_, h)| *h).ok_or_else(|| {
+                format!(
+                    "this QEMU gives plugins no register {name:?} ({} others)",
+                    all.len()
+                )
+            })
+        };
+        let many = |names: &[&str]| names.iter().map(|n| one(n)).collect::<Result<Vec<_>, _>>();
+        Ok(match arch {
+            Arch::Arm64 => Registers {
+                buffer: RegisterBuffer::new(),
+                general: (0..31)
+                    .map(|n| one(&format!("x{n}")))
+                    .collect::<Result<_, _>>()?,
+                translation: many(&["TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "SCTLR"])?,
+                mode: one("cpsr")?,
+                segments: Vec::new(),
+                arch,
+            },
+            Arch::X86_64 => Registers {
+                buffer: RegisterBuffer::new(),
+                general: many(&X86_GENERAL)?,
+                translation: many(&["cr0", "cr3", "cr4", "efer"])?,
+                mode: one("cs")?,
+                segments: many(&["fs_base", "gs_base"])?,
+                arch,
+            },
+        })
+    }
+
+    fn read(&mut self, handle: Handle) -> u64 {
+        // Every handle came from the list of readable registers; QEMU fails a
+        // read only outside of a callback that may read.
+        self.buffer.read(handle).unwrap_or(0)
+    }
+
+    /// General register `n`; arm64's 31 is XZR.
+    pub fn general(&mut self, n: u8) -> u64 {
+        match self.general.get(usize::from(n)) {
+            Some(&handle) => self.read(handle),
+            None => 0,
+        }
+    }
+
+    /// Base of segment 4 (FS) or 5 (GS).
+    pub fn segment_base(&mut self, n: u8) -> u64 {
+        let handle = self.segments[usize::from(n) - 4];
+        self.read(handle)
+    }
+
+    /// The three arguments of a coverage request.
+    pub fn arguments(&mut self) -> [u64; 3] {
+        let numbers = match self.arch {
+            Arch::Arm64 => [0, 1, 2],
+            Arch::X86_64 => X86_ARGUMENTS,
+        };
+        numbers.map(|n| self.general(n as u8))
+    }
+
+    /// The registers that translation depends on.
+    pub fn mmu(&mut self) -> Mmu {
+        let mut v = [0; 4];
+        for (i, value) in v.iter_mut().enumerate() {
+            *value = self.read(self.translation[i]);
+        }
+        match self.arch {
+            Arch::Arm64 => Mmu::Arm64(arm64::Mmu::new(arm64::Regs {
+                ttbr0: v[0],
+                ttbr1: v[1],
+                tcr: v[2],
+                sctlr: v[3],
+            })),
+            Arch::X86_64 => Mmu::X86(x86::Mmu::new(x86::Regs {
+                cr0: v[0],
+                cr3: v[1],
+                cr4: v[2],
+                efer: v[3],
+            })),
+        }
+    }
+
+    /// Who runs: PSTATE.EL is bits 3:2, CPL is the low bits of CS.
+    pub fn mode(&mut self) -> Mode {
+        let value = self.read(self.mode);
+        let user = match self.arch {
+            Arch::Arm64 => value & 0xc == 0,
+            Arch::X86_64 => value & 3 == 3,
+        };
+        if user { Mode::User } else { Mode::Kernel }
+    }
+}

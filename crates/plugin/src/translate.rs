@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Instrumenting a translated block.
+
+use crate::ffi::sys;
+use crate::plugin::{self, Plugin};
+use crate::vcpu::{Event, Inline};
+use std::ffi::c_void;
+use std::mem::offset_of;
+use sys::qemu_plugin_cb_flags::{QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_CB_R_REGS};
+use sys::qemu_plugin_cond::QEMU_PLUGIN_COND_NE;
+use sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW;
+use sys::qemu_plugin_op::QEMU_PLUGIN_INLINE_ADD_U64;
+use wideleaf_tlb::profile::Arch;
+use wideleaf_tlb::{insn_arm64, insn_x86};
+
+/// The longest x86 instruction has 15 bytes.
+const MAX_INSN: usize = 16;
+
+/// An instruction of a block.
+struct Insn {
+    handle: *mut sys::qemu_plugin_insn,
+    va: u64,
+    len: usize,
+    event: Option<Event>,
+    /// The rest of the block may not run after it, or it may access memory.
+    may_fault: bool,
+}
+
+impl Insn {
+    fn decode(arch: Arch, handle: *mut sys::qemu_plugin_insn) -> Self {
+        let mut bytes = [0u8; MAX_INSN];
+        // SAFETY: the handle is valid during translation, the buffer as long
+        // as said.
+        let (va, len) = unsafe {
+            let len = sys::qemu_plugin_insn_data(handle, bytes.as_mut_ptr().cast(), MAX_INSN);
+            (sys::qemu_plugin_insn_vaddr(handle), len)
+        };
+        let (event, may_fault) = match arch {
+            Arch::Arm64 => {
+                let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                let event = insn_arm64::decode(word).map(Event::Arm64);
+                (event, insn_arm64::may_fault(word))
+            }
+            Arch::X86_64 => (insn_x86::decode(&bytes[..len], va).map(Event::X86), true),
+        };
+        Insn {
+            handle,
+            va,
+            len,
+            event,
+            may_fault,
+        }
+    }
+
+    fn last_page(&self) -> u64 {
+        (self.va + self.len.max(1) as u64 - 1) >> 12
+    }
+}
+
+/// Instruments the block `tb`.
+pub fn block(plugin: &Plugin, tb: *mut sys::qemu_plugin_tb) {
+    // SAFETY: tb is valid during translation, indices below its length.
+    let insns: Vec<Insn> = unsafe {
+        (0..sys::qemu_plugin_tb_n_insns(tb))
+            .map(|i| Insn::decode(plugin.arch(), sys::qemu_plugin_tb_get_insn(tb, i)))
+            .collect()
+    };
+    pages(plugin, &insns);
+    for insn in &insns {
+        if let Some(event) = insn.event {
+            let data = plugin.intern(event) as *const Event as *mut c_void;
+            // SAFETY: the event lives for ever.
+            unsafe {
+                sys::qemu_plugin_register_vcpu_insn_exec_cb(
+                    insn.handle,
+                    Some(plugin::on_event),
+                    QEMU_PLUGIN_CB_R_REGS,
+                    data,
+                );
+            }
+        }
+        if insn.may_fault {
+            // SAFETY: the callback takes no data.
+            unsafe {
+                sys::qemu_plugin_register_vcpu_mem_cb(
+                    insn.handle,
+                    Some(plugin::on_access),
+                    QEMU_PLUGIN_CB_NO_REGS,
+                    QEMU_PLUGIN_MEM_RW,
+                    std::ptr::null_mut(),
+                );
+            }
+        }
+    }
+    count_instructions(plugin, &insns);
+}
+
+/// One lookup at the block's start and one for each page that it goes on to.
+/// QEMU ends arm64 blocks at 4K page ends; an x86 instruction may straddle.
+fn pages(plugin: &Plugin, insns: &[Insn]) {
+    let mut page = None;
+    for insn in insns {
+        let first = insn.va >> 12;
+        if page != Some(first) {
+            enter_page(plugin, insn, insn.va);
+        }
+        let last = insn.last_page();
+        if last != first {
+            enter_page(plugin, insn, last << 12);
+        }
+        page = Some(last);
+    }
+}
+
+/// Calls [`plugin::on_page`] before `insn` unless `va`'s page is the current
+/// one, and counts an access either way. The order of the two matters: the
+/// call settles what was counted before, the access belongs to the new page.
+fn enter_page(plugin: &Plugin, insn: &Insn, va: u64) {
+    // SAFETY: the scoreboard lives for ever; the address travels as the data
+    // pointer and is not dereferenced.
+    unsafe {
+        sys::qemu_plugin_register_vcpu_insn_exec_cond_cb(
+            insn.handle,
+            Some(plugin::on_page),
+            QEMU_PLUGIN_CB_R_REGS,
+            QEMU_PLUGIN_COND_NE,
+            plugin.board(offset_of!(Inline, page)),
+            va >> 12,
+            va as *mut c_void,
+        );
+    }
+    add(plugin, insn, offset_of!(Inline, fetches), 1);
+}
+
+fn add(plugin: &Plugin, insn: &Insn, counter: usize, n: u64) {
+    // SAFETY: the scoreboard lives for ever, the offset is of a u64 in it.
+    unsafe {
+        sys::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
+            insn.handle,
+            QEMU_PLUGIN_INLINE_ADD_U64,
+            plugin.board(counter),
+            n,
+        );
+    }
+}
+
+/// Counts instructions exactly with few additions: a block can be left early
+/// only by an instruction that faults, so one addition does for each run up
+/// to and including such an instruction. An event starts a run of its own,
+/// because it may change where counts belong.
+fn count_instructions(plugin: &Plugin, insns: &[Insn]) {
+    let mut start = 0;
+    for i in 0..insns.len() {
+        let next_is_event = insns.get(i + 1).is_none_or(|n| n.event.is_some());
+        if insns[i].may_fault || insns[i].event.is_some() || next_is_event {
+            let n = (i + 1 - start) as u64;
+            add(plugin, &insns[start], offset_of!(Inline, instructions), n);
+            start = i + 1;
+        }
+    }
+}

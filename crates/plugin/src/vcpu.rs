@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One vCPU: its model, and what its instructions mean to it.
+
+use crate::plugin::Plugin;
+use crate::ram::Ram;
+use crate::registers::Registers;
+use wideleaf_tlb::core::{Core, Mmu, Mode, Side};
+use wideleaf_tlb::insn_x86::Operand;
+use wideleaf_tlb::report::Coverage;
+use wideleaf_tlb::tlb::Invalidate;
+use wideleaf_tlb::walk::{PhysMem, Walk};
+use wideleaf_tlb::{insn_arm64, insn_x86};
+
+/// What translated code keeps by itself, without calling the plugin: an entry
+/// of QEMU's scoreboard.
+#[repr(C)]
+pub struct Inline {
+    /// Number of the 4K page of code that was looked up last; code in the
+    /// same page does not call [`Vcpu::enter_page`].
+    pub page: u64,
+    /// Instruction-side accesses since the last [`Vcpu::settle`].
+    pub fetches: u64,
+    /// Instructions since then.
+    pub instructions: u64,
+}
+
+/// No page has this number: the next block calls [`Vcpu::enter_page`].
+pub const NO_PAGE: u64 = u64::MAX;
+
+/// An instruction of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// AArch64.
+    Arm64(insn_arm64::Event),
+    /// x86-64.
+    X86(insn_x86::Event),
+}
+
+/// Something another vCPU did that concerns this one.
+#[derive(Clone, Copy, Debug)]
+pub enum Mail {
+    /// A broadcast TLBI.
+    Invalidate(Invalidate),
+    /// The job entered a phase.
+    Phase(u8),
+}
+
+/// Marker code that asks for a coverage record.
+const COVERAGE: u8 = 200;
+
+/// A vCPU with its model.
+pub struct Vcpu {
+    pub core: Core<&'static Ram>,
+    registers: Registers,
+    index: u32,
+    /// Registers that translation depends on may have changed.
+    registers_stale: bool,
+    /// Who runs may have changed.
+    mode_stale: bool,
+    /// The last page of code was in the upper half.
+    was_high: bool,
+    pub unknown_markers: u64,
+}
+
+impl Vcpu {
+    /// A vCPU before its first instruction.
+    pub fn new(core: Core<&'static Ram>, registers: Registers, index: u32) -> Self {
+        Vcpu {
+            core,
+            registers,
+            index,
+            registers_stale: true,
+            mode_stale: true,
+            was_high: true,
+            unknown_markers: 0,
+        }
+    }
+
+    /// Takes over what the inline counters counted since the last time. To be
+    /// called before anything changes where counts belong: phase, mode, or
+    /// what the instruction side looked up last.
+    pub fn settle(&mut self, plugin: &Plugin) {
+        let inline = plugin.inline(self.index);
+        self.core.add_accesses(Side::Instruction, inline.fetches);
+        self.core.add_instructions(inline.instructions);
+        inline.fetches = 0;
+        inline.instructions = 0;
+    }
+
+    /// Code at `va` is about to run, in another page than before or after
+    /// something that makes a new lookup necessary.
+    pub fn enter_page(&mut self, plugin: &Plugin, va: u64) {
+        self.settle(plugin);
+        self.take_mail(plugin);
+        if self.registers_stale {
+            self.read_registers();
+        }
+        self.update_mode(va);
+        if !self.core.is_last(Side::Instruction, va) {
+            self.core.look_up(Side::Instruction, va);
+        }
+        // A page that could not be translated is tried again each time.
+        let usable = self.core.last_is_usable(Side::Instruction);
+        plugin.inline(self.index).page = if usable { va >> 12 } else { NO_PAGE };
+    }
+
+    fn read_registers(&mut self) {
+        self.registers_stale = false;
+        let mmu = self.registers.mmu();
+        if let (Mmu::X86(old), Mmu::X86(new)) = (self.core.mmu(), &mmu)
+            && old.change_flushes_all(&new.regs())
+        {
+            self.core.invalidate(&Invalidate::All);
+        }
+        self.core.set_mmu(mmu);
+    }
+
+    /// See the crate's documentation for the rule. Bit 63 tells the halves of
+    /// a code address apart: tags do not occur in it.
+    fn update_mode(&mut self, va: u64) {
+        let high = va >> 63 != 0;
+        if high {
+            self.core.set_mode(Mode::Kernel);
+        } else if self.was_high || self.mode_stale {
+            let mode = self.registers.mode();
+            self.core.set_mode(mode);
+        }
+        self.mode_stale = false;
+        self.was_high = high;
+    }
+
+    /// An instruction of interest is about to run.
+    pub fn event(&mut self, plugin: &Plugin, event: &Event) {
+        self.settle(plugin);
+        match *event {
+            Event::Arm64(e) => self.arm64_event(plugin, e),
+            Event::X86(e) => self.x86_event(plugin, e),
+        }
+        plugin.inline(self.index).page = NO_PAGE;
+    }
+
+    fn arm64_event(&mut self, plugin: &Plugin, event: insn_arm64::Event) {
+        use insn_arm64::Event::*;
+        match event {
+            Marker(code) => self.marker(plugin, code),
+            TranslationRegister => self.registers_stale = true,
+            ExceptionLevel => self.mode_stale = true,
+            // At EL0 a TLBI is undefined and does nothing.
+            Tlbi(tlbi) if self.core.mode() == Mode::Kernel => {
+                let xt = self.registers.general(tlbi.rt);
+                let Mmu::Arm64(mmu) = self.core.mmu() else {
+                    return;
+                };
+                let op = tlbi.op.invalidate(xt, mmu);
+                self.core.invalidate(&op);
+                if tlbi.broadcast {
+                    plugin.tell_others(self.index, Mail::Invalidate(op));
+                }
+            }
+            Tlbi(_) => {}
+        }
+    }
+
+    fn x86_event(&mut self, plugin: &Plugin, event: insn_x86::Event) {
+        use insn_x86::Event::*;
+        match event {
+            Marker(code) => self.marker(plugin, code),
+            PrivilegeLevel => self.mode_stale = true,
+            // The others fault at CPL 3.
+            _ if self.core.mode() == Mode::User => {}
+            TranslationRegister => self.registers_stale = true,
+            MovCr3(register) => {
+                let value = self.registers.general(register);
+                let Mmu::X86(mmu) = self.core.mmu() else {
+                    return;
+                };
+                if let Some(op) = insn_x86::mov_cr3(value, mmu.pcid_enabled()) {
+                    self.core.invalidate(&op);
+                }
+                self.registers_stale = true;
+            }
+            Invlpg(operand) => {
+                let va = self.address(&operand);
+                let pcid = self.core.mmu().asid();
+                self.core.invalidate(&Invalidate::va(va, Some(pcid)));
+            }
+            Invpcid { kind, descriptor } => {
+                let kind = self.registers.general(kind);
+                let at = self.address(&descriptor);
+                let words = [self.load(at), self.load(at.wrapping_add(8))];
+                if let [Some(low), Some(high)] = words
+                    && let Some(op) = insn_x86::invpcid(kind, [low, high])
+                {
+                    self.core.invalidate(&op);
+                }
+            }
+        }
+    }
+
+    fn address(&mut self, operand: &Operand) -> u64 {
+        let registers = std::cell::RefCell::new(&mut self.registers);
+        operand.address(
+            |n| registers.borrow_mut().general(n),
+            |n| registers.borrow_mut().segment_base(n),
+        )
+    }
+
+    /// The word at `va`, read through the page tables; `None` if unmapped.
+    fn load(&self, va: u64) -> Option<u64> {
+        let Walk::Found(t) = self.core.mmu().walk(self.core.mem(), va) else {
+            return None;
+        };
+        self.core.mem().read_u64(t.pa)
+    }
+
+    /// A marker counts at EL0 and CPL 3 only: kernel text is free to contain
+    /// the same NOP.
+    fn marker(&mut self, plugin: &Plugin, code: u8) {
+        if self.core.mode() != Mode::User {
+            return;
+        }
+        match code {
+            0..128 => {
+                self.core.set_phase(code);
+                plugin.tell_others(self.index, Mail::Phase(code));
+            }
+            COVERAGE => {
+                let [start, len, id] = self.registers.arguments();
+                plugin.add_coverage(Coverage {
+                    id,
+                    phase: self.core.phase(),
+                    start,
+                    len,
+                    leaves: self.core.coverage(start, len),
+                });
+            }
+            _ => self.unknown_markers += 1,
+        }
+    }
+
+    /// Does what other vCPUs asked for.
+    pub fn take_mail(&mut self, plugin: &Plugin) {
+        for mail in plugin.mail(self.index) {
+            self.settle(plugin);
+            plugin.inline(self.index).page = NO_PAGE;
+            match mail {
+                Mail::Invalidate(op) => {
+                    self.core.invalidate(&op);
+                }
+                Mail::Phase(phase) => self.core.set_phase(phase),
+            }
+        }
+    }
+}
