@@ -25,6 +25,16 @@ pub fn write(out: &Path, binary: &Path, arch: Arch, job: &[u8]) -> Result<()> {
     std::fs::write(out, archive).with_context(|| format!("cannot write {}", out.display()))
 }
 
+/// Checks that `binary` can be the init of such a guest.
+///
+/// # Errors
+///
+/// If it cannot be read or is not a static binary of that architecture.
+pub fn check(binary: &Path, arch: Arch) -> Result<()> {
+    let elf = std::fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+    check_binary(&elf, arch).with_context(|| binary.display().to_string())
+}
+
 fn archive(init: &[u8], job: &[u8]) -> std::io::Result<Vec<u8>> {
     const DIR: u32 = 0o040_755;
     const NODE: u32 = 0o020_600;

@@ -6,10 +6,25 @@
 //! command line; [`machine`] runs one guest and tells how it ended, with
 //! [`console`] reading what its kernel said. Temporary files and processes go
 //! through [`scratch`], which leaves nothing behind.
+//!
+//! [`job`] says what there is to run, [`run::Lab`] runs it with both kernels
+//! and gives [`results`], of which [`figures`] are the comparable numbers;
+//! [`table`] prints them, [`expect`] holds them against what they should be.
 
 pub mod console;
+pub mod events;
+pub mod expect;
+pub mod figures;
+pub mod host;
+pub mod image;
 pub mod initramfs;
+pub mod job;
 pub mod machine;
+pub mod profiles;
+pub mod programs;
 pub mod qemu;
+pub mod results;
+pub mod run;
 pub mod scratch;
+pub mod table;
 pub mod tools;

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wideleaf_guest::protocol::{Failure as GuestFailure, Farewell, Hello, Message, Outcome};
 
@@ -31,14 +32,26 @@ const TAIL: usize = 20;
 pub struct Boot {
     /// The kernel that ran.
     pub hello: Hello,
-    /// Phase numbers with their names, in order.
-    pub phases: Vec<(u8, String)>,
+    /// The phases in order.
+    pub phases: Vec<PhaseSeen>,
     /// What the job found.
     pub outcome: Outcome,
     /// The guest's last words.
     pub farewell: Farewell,
     /// From QEMU's start to its end.
     pub wall: Duration,
+}
+
+/// A phase as the host saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhaseSeen {
+    /// The number that the plugin knows.
+    pub id: u8,
+    /// The name.
+    pub name: String,
+    /// How long it took under emulation, if the guest told of its beginning:
+    /// from there to the guest's next words.
+    pub wall: Option<Duration>,
 }
 
 /// A guest that did not.
@@ -99,6 +112,18 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// The guest was ended because the one beside it failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Cancelled;
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ended early, because another guest failed")
+    }
+}
+
+impl std::error::Error for Cancelled {}
+
 /// Everything seen of a guest, from which [`judge`] decides.
 #[derive(Debug, Default)]
 struct Seen {
@@ -113,7 +138,9 @@ struct Seen {
 #[derive(Debug, Default)]
 struct Answers {
     hello: Option<Hello>,
-    phases: Vec<(u8, String)>,
+    phases: Vec<PhaseSeen>,
+    /// The phase that runs, by its place among them, and since when.
+    running: Option<(usize, Instant)>,
     outcome: Option<Outcome>,
     error: Option<GuestFailure>,
     farewell: Option<Farewell>,
@@ -122,7 +149,8 @@ struct Answers {
 
 /// Runs `guest` in the QEMU at `program` for at most `limit`. `log` receives
 /// what QEMU itself prints; `progress` is told what the guest says about its
-/// work. Must be called from a thread that stays until it returns.
+/// work; `cancel` ends it early. Must be called from a thread that stays until
+/// it returns.
 ///
 /// # Errors
 ///
@@ -133,6 +161,7 @@ pub fn run(
     guest: &Guest<'_>,
     log: &Path,
     limit: Duration,
+    cancel: &AtomicBool,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Boot> {
     let out = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
@@ -148,6 +177,9 @@ pub fn run(
         seen.status = child.try_wait()?;
         for line in lines.new_ones() {
             seen.answers.take(&line, progress);
+        }
+        if cancel.load(Ordering::Relaxed) {
+            anyhow::bail!(Cancelled);
         }
         let over = start.elapsed() >= limit || watch.fault_drags_on(guest.console);
         if seen.status.is_some() || over {
@@ -215,12 +247,18 @@ fn judge(seen: Seen, limit: Duration, wall: Duration) -> Result<Boot, Failure> {
 
 impl Answers {
     fn take(&mut self, line: &str, progress: &mut dyn FnMut(&str)) {
+        if let Some((phase, since)) = self.running.take() {
+            self.phases[phase].wall = Some(since.elapsed());
+        }
         match serde_json::from_str(line) {
             Ok(Message::Hello(hello)) => self.hello = Some(hello),
-            Ok(Message::Progress { text }) => progress(&text),
+            Ok(Message::Progress { text }) => {
+                self.running = self.phase_of(&text).map(|phase| (phase, Instant::now()));
+                progress(&text);
+            }
             Ok(Message::Phase { id, name }) => {
-                progress(&name);
-                self.phases.push((id, name));
+                let wall = None;
+                self.phases.push(PhaseSeen { id, name, wall });
             }
             Ok(Message::Result(outcome)) => self.outcome = Some(*outcome),
             Ok(Message::Error(error)) => self.error = Some(error),
@@ -230,6 +268,16 @@ impl Answers {
                 self.garbled.get_or_insert(format!("{error}: {line}"));
             }
         }
+    }
+}
+
+impl Answers {
+    /// The phase that begins with these words: "cold sweep" is about `cold`.
+    fn phase_of(&self, text: &str) -> Option<usize> {
+        let first = text.split(' ').next();
+        self.phases
+            .iter()
+            .position(|phase| first == Some(phase.name.as_str()))
     }
 }
 
@@ -389,6 +437,28 @@ mod tests {
             cause(&[HELLO, "{\"mess", RESULT, DONE], "x\n", Some(0)),
             Cause::Garbled(_)
         ));
+    }
+
+    #[test]
+    fn a_phase_is_timed_from_its_beginning_to_the_next_words() {
+        let mut answers = Answers::default();
+        for (line, pause) in [
+            (r#"{"message":"phase","id":1,"name":"cold"}"#, 0),
+            (r#"{"message":"phase","id":2,"name":"random"}"#, 0),
+            (
+                r#"{"message":"progress","text":"emptying the page cache"}"#,
+                100,
+            ),
+            (r#"{"message":"progress","text":"cold sweep"}"#, 30),
+            (r#"{"message":"progress","text":"warm sweep"}"#, 100),
+            (RESULT, 0),
+        ] {
+            answers.take(line, &mut |_| ());
+            std::thread::sleep(Duration::from_millis(pause));
+        }
+        let cold = answers.phases[0].wall.unwrap().as_millis();
+        assert!((30..90).contains(&cold), "{cold} ms");
+        assert_eq!(answers.phases[1].wall, None);
     }
 
     #[test]

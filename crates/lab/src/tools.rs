@@ -11,7 +11,7 @@ use wideleaf_kernel::Arch;
 const QEMU_AT_LEAST: (u32, u32) = (10, 0);
 
 /// A QEMU that can run the lab's guests.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qemu {
     /// The program.
     pub path: PathBuf,

@@ -4,6 +4,7 @@
 
 mod cmd_cache;
 mod cmd_kernel;
+mod cmd_lab;
 mod progress;
 
 use clap::{Parser, Subcommand};
@@ -24,12 +25,18 @@ enum Command {
     Cache(cmd_cache::Args),
     /// Get kernel sources, build kernels, export and check the patch series
     Kernel(cmd_kernel::Args),
+    /// Run the same work with pristine and patched kernels and compare
+    Lab(cmd_lab::Args),
 }
 
 fn main() -> ExitCode {
+    if wideleaf_guest::init::wanted() {
+        wideleaf_guest::init::main();
+    }
     let result = match Cli::parse().command {
         Command::Cache(args) => cmd_cache::run(args),
         Command::Kernel(args) => cmd_kernel::run(args),
+        Command::Lab(args) => cmd_lab::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("wideleaf: {error:#}");

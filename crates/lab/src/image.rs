@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The guest's disk: a file system that holds the stub file, and nothing else.
+//!
+//! Large folios need contiguous file extents as little as they need anything
+//! else from the disk, but a fragmented file would be read in more requests,
+//! so both file systems are laid out such that the stub file lies in one piece.
+//! Blocks are 4K, which every base page size can mount.
+
+use crate::scratch::{Scratch, Tethered};
+use crate::tools;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use wideleaf_bench::file as stubs;
+use wideleaf_cache::{Cache, Key};
+use wideleaf_kernel::{Arch, Base};
+
+/// Part of every image's key: to be raised when the same options give another
+/// image.
+const LAYOUT: &str = "1";
+
+/// The cache's kind of entry that holds an image.
+const KIND: &str = "image";
+
+/// The file system's identity, always the same: images of one key are equal.
+const UUID: &str = "57494445-4c45-4146-8000-000000000001";
+
+/// The stub file's name on the disk.
+const STUBS: &str = "stubs";
+
+/// A file system that the stub file can lie on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Filesystem {
+    /// Large folios on both bases.
+    Xfs,
+    /// Large folios on 7.3.
+    Ext4,
+}
+
+impl Filesystem {
+    /// All of them, the default first.
+    pub const ALL: [Self; 2] = [Self::Xfs, Self::Ext4];
+
+    /// As mount(2) and the command line name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xfs => "xfs",
+            Self::Ext4 => "ext4",
+        }
+    }
+
+    /// As prose names it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Xfs => "XFS",
+            Self::Ext4 => "ext4",
+        }
+    }
+
+    /// Whether its page cache has large folios in this base; without them no
+    /// leaf wider than a page can map a file.
+    pub const fn has_large_folios(self, base: Base) -> bool {
+        !matches!((self, base), (Self::Ext4, Base::V6_12))
+    }
+
+    /// The program that makes it.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing; the text says which package has it.
+    pub fn mkfs(self) -> Result<PathBuf> {
+        let (program, package) = match self {
+            Self::Xfs => ("mkfs.xfs", "xfsprogs"),
+            Self::Ext4 => ("mke2fs", "e2fsprogs"),
+        };
+        tools::in_path(program).with_context(|| {
+            format!("{program} is missing: install it with 'apt install {package}'")
+        })
+    }
+}
+
+impl std::fmt::Display for Filesystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Filesystem {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|known| known.name() == text)
+            .ok_or_else(|| format!("unknown file system '{text}': known are xfs, ext4"))
+    }
+}
+
+/// What an image holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The file system.
+    pub filesystem: Filesystem,
+    /// Whose stubs.
+    pub arch: Arch,
+    /// Size of the stub file in bytes, a multiple of 4096.
+    pub size: u64,
+}
+
+impl Image {
+    /// Where the stub file lies below the mount point.
+    pub const FILE: &str = STUBS;
+
+    /// Finds the image in the cache or makes it; `step` is told when work
+    /// begins that takes a while.
+    ///
+    /// # Errors
+    ///
+    /// If mkfs is missing or fails, or the disk is full.
+    pub fn ensure(&self, cache: &Cache, step: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+        let mkfs = self.filesystem.mkfs()?;
+        let key = self.key(&mkfs)?;
+        if let Some(entry) = cache.get(KIND, &key) {
+            return Ok(entry.path("disk.img"));
+        }
+        // The stub file, then the image with a copy of it.
+        cache.require_space(2 * self.size + (256 << 20), "a disk image")?;
+        step(&format!(
+            "making a disk: {} of stubs on {}",
+            wideleaf_bench::size::long(self.size),
+            self.filesystem.title()
+        ));
+        let entry = cache.get_or_build(
+            KIND,
+            &key,
+            || (),
+            |dir| self.make(&mkfs, cache.root(), &dir.join("disk.img")),
+        )?;
+        Ok(entry.path("disk.img"))
+    }
+
+    fn key(&self, mkfs: &Path) -> Result<Key> {
+        let mut content = Vec::new();
+        stubs::write(&mut content, stub_arch(self.arch), 4096)?;
+        let head: String = content[..64].iter().map(|b| format!("{b:02x}")).collect();
+        let version = tools::output(mkfs, &["-V"])?;
+        Ok(Key::new()
+            .field("layout", LAYOUT)
+            .field("filesystem", self.filesystem.name())
+            .field("arch", self.arch.name())
+            .field("size", self.size.to_string())
+            .field("stubs", head)
+            .field("mkfs", version.lines().next().unwrap_or_default()))
+    }
+
+    fn make(&self, mkfs: &Path, scratch: &Path, out: &Path) -> Result<()> {
+        let scratch = Scratch::new(scratch)?;
+        let root = scratch.join("root");
+        fs::create_dir(&root)?;
+        let file = root.join(STUBS);
+        stubs::create(&file, stub_arch(self.arch), self.size)?;
+        let mut command = match self.filesystem {
+            Filesystem::Xfs => self.mkfs_xfs(mkfs, &scratch.join("proto"), &file, out)?,
+            Filesystem::Ext4 => self.mke2fs(mkfs, &root, out)?,
+        };
+        finish(&mut command, &scratch.join("log"))
+    }
+
+    /// Two allocation groups, as mkfs insists on a second superblock: a large
+    /// one with the log and the file, and the smallest possible one.
+    fn mkfs_xfs(&self, mkfs: &Path, proto: &Path, file: &Path, out: &Path) -> Result<Command> {
+        // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
+        let group = self.size.next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
+        allocate(out, group + (32 << 20))?;
+        let source = file
+            .to_str()
+            .filter(|path| !path.contains(char::is_whitespace))
+            .with_context(|| {
+                format!("{}: mkfs.xfs cannot take a path with blanks: set XDG_CACHE_HOME to another folder", file.display())
+            })?;
+        let text = format!("/\n0 0\nd--755 0 0\n{STUBS} ---755 0 0 {source}\n$\n");
+        fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
+        let mut command = Command::new(mkfs);
+        command
+            .args(["-q", "-f", "-b", "size=4096", "-l", "agnum=0", "-d"])
+            .arg(format!("agsize={group}"))
+            .args(["-m", &format!("uuid={UUID}"), "-p"])
+            .arg(proto)
+            .arg(out);
+        Ok(command)
+    }
+
+    /// Nothing between the blocks of the file: bitmaps and inode tables
+    /// together at the beginning, no backup superblocks, no journal.
+    fn mke2fs(&self, mkfs: &Path, root: &Path, out: &Path) -> Result<Command> {
+        allocate(
+            out,
+            self.size.next_multiple_of(1 << 20) + (self.size >> 4) + (64 << 20),
+        )?;
+        let mut command = Command::new(mkfs);
+        command
+            .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-N", "64"])
+            .args(["-O", "^has_journal,^resize_inode,sparse_super2", "-G", "64"])
+            .args(["-E", &format!("num_backup_sb=0,packed_meta_blocks=1,lazy_itable_init=0,root_owner=0:0,hash_seed={UUID}")])
+            .args(["-U", UUID, "-d"])
+            .arg(root)
+            .arg(out);
+        Ok(command)
+    }
+}
+
+const fn stub_arch(arch: Arch) -> stubs::Arch {
+    match arch {
+        Arch::Arm64 => stubs::Arch::Arm64,
+        Arch::X86_64 => stubs::Arch::X86_64,
+    }
+}
+
+fn allocate(out: &Path, size: u64) -> Result<()> {
+    File::create(out)
+        .and_then(|file| file.set_len(size))
+        .with_context(|| format!("cannot create {}", out.display()))
+}
+
+/// Runs a mkfs to its end.
+fn finish(command: &mut Command, log: &Path) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = File::create(log)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out);
+    let mut child = Tethered::spawn(command).with_context(|| format!("cannot run {name}"))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    if !status.success() {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        bail!("{name} failed ({status}): {}", text.trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        (dir, cache)
+    }
+
+    fn image(filesystem: Filesystem) -> Image {
+        Image {
+            filesystem,
+            arch: Arch::Arm64,
+            size: 8 << 20,
+        }
+    }
+
+    /// The offset at which the whole stub file lies in the image, unbroken.
+    fn offset_of_stubs(path: &Path, size: u64) -> Option<usize> {
+        let mut wanted = Vec::new();
+        stubs::write(&mut wanted, stubs::Arch::Arm64, size).unwrap();
+        let disk = fs::read(path).unwrap();
+        (0..disk.len() - wanted.len())
+            .step_by(4096)
+            .find(|&at| disk[at..].starts_with(&wanted))
+    }
+
+    #[test]
+    fn xfs_holds_the_stubs_in_one_piece() {
+        let (_dir, cache) = cache();
+        let image = image(Filesystem::Xfs);
+        let path = image.ensure(&cache, &mut |_| ()).unwrap();
+        assert!(offset_of_stubs(&path, image.size).is_some());
+    }
+
+    #[test]
+    fn ext4_holds_the_stubs_in_one_piece() {
+        let (_dir, cache) = cache();
+        let image = image(Filesystem::Ext4);
+        let path = image.ensure(&cache, &mut |_| ()).unwrap();
+        assert!(offset_of_stubs(&path, image.size).is_some());
+    }
+
+    #[test]
+    fn made_once_and_the_key_tells_images_apart() {
+        let (_dir, cache) = cache();
+        let mut steps = 0;
+        let first = image(Filesystem::Ext4);
+        first.ensure(&cache, &mut |_| steps += 1).unwrap();
+        first.ensure(&cache, &mut |_| steps += 1).unwrap();
+        assert_eq!(steps, 1);
+        let other = Image {
+            arch: Arch::X86_64,
+            ..first
+        };
+        other.ensure(&cache, &mut |_| steps += 1).unwrap();
+        assert_eq!(steps, 2);
+        let left = fs::read_dir(cache.root()).unwrap().flatten();
+        let left: Vec<_> = left.map(|item| item.file_name()).collect();
+        assert!(
+            !left
+                .iter()
+                .any(|name| name.to_string_lossy().starts_with("wideleaf-lab")),
+            "{left:?}"
+        );
+    }
+
+    #[test]
+    fn a_disk_too_large_is_refused_before_any_work() {
+        let (_dir, cache) = cache();
+        let huge = Image {
+            size: 1 << 60,
+            ..image(Filesystem::Xfs)
+        };
+        let error = huge
+            .ensure(&cache, &mut |_| panic!("work began"))
+            .unwrap_err();
+        assert!(error.to_string().contains("MiB free"), "{error}");
+    }
+
+    #[test]
+    fn mkfs_failure_shows_its_words() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no such option >&2; exit 3"]);
+        let error = finish(&mut command, log.path()).unwrap_err().to_string();
+        assert!(error.contains("no such option"), "{error}");
+    }
+}

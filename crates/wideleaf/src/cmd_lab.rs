@@ -1,0 +1,555 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf lab`: boot pristine and patched kernels, run the same work in
+//! both, print the figures side by side.
+
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use wideleaf_bench::size;
+use wideleaf_cache::Cache;
+use wideleaf_guest::protocol::Stride;
+use wideleaf_kernel::{Arch, Base, Interrupted, KernelDir, PageSize, Variant};
+use wideleaf_lab::events::{Event, Observer};
+use wideleaf_lab::expect::{Expectation, Verdict};
+use wideleaf_lab::image::Filesystem;
+use wideleaf_lab::job::{Job, Options, default_profile};
+use wideleaf_lab::results::{Comparison, Results};
+use wideleaf_lab::run::{Kernels, Lab, Target};
+use wideleaf_lab::{profiles, scratch, table};
+
+/// Exit status for a request that cannot be.
+const USAGE: u8 = 2;
+
+const EXAMPLES: &str = "\
+Jobs:
+  exec   a large executable file of return stubs, called cold and at random
+  kunit  the patched kernel's own KUnit suites
+  boot   whether the kernels boot to user space and power off
+
+Bases:          6.12 (default), 7.3
+Architectures:  arm64 (default), x86_64
+Page sizes:     4K, 16K, 64K (default) on arm64; 4K on x86_64
+Profiles:       neoverse-v2 (default), neoverse-n1, cortex-a53 on arm64;
+                zen4 (default), sapphire-rapids on x86_64
+
+Expectations:   FIGURE<=LIMIT or FIGURE>=LIMIT; with % of the pristine kernel's
+                value, without % compared with the patched kernel's. Figures are
+                those of the JSON, see docs/lab-schema.md; 'spread' is the largest
+                difference between repeated runs.
+
+Examples:
+  wideleaf lab run
+  wideleaf lab run --base all --page-size all --json results.json
+  wideleaf lab run --size 64M --expect 'random.walks<=1%' --expect 'cold.faults<=5%'
+  wideleaf lab run --repeat 2 --expect 'spread<=0.5%'
+  wideleaf lab run --arch x86_64 --fs ext4 --base 7.3 --profile sapphire-rapids
+  wideleaf lab run --kernel pristine=old/Image,patched=new/Image
+
+Exit status:    0 done, 1 a run or an expectation failed, 2 wrong usage";
+
+/// Arguments of `wideleaf lab`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Run a job with the pristine and the patched kernel and compare
+    Run(Box<Run>),
+    /// List jobs, bases, architectures, page sizes, file systems, profiles
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+struct Run {
+    /// What to run
+    #[arg(long, default_value = "exec")]
+    job: Job,
+    /// Kernel base
+    #[arg(long, default_value = "6.12", value_parser = ["6.12", "7.3", "all"])]
+    base: String,
+    /// Guest architecture
+    #[arg(long, default_value = "arm64", value_parser = ["arm64", "x86_64", "all"])]
+    arch: String,
+    /// Guest base page size [default: 64K on arm64, 4K on x86_64]
+    #[arg(long, value_parser = ["4K", "16K", "64K", "all"])]
+    page_size: Option<String>,
+    /// Which kernels
+    #[arg(long, default_value = "both", value_parser = ["both", "pristine", "patched"])]
+    variant: String,
+    /// File system of the stub file: xfs or ext4
+    #[arg(long, value_name = "FS", default_value = "xfs")]
+    fs: Filesystem,
+    /// Size of the stub file
+    #[arg(long, default_value = "512M", value_parser = size::parse)]
+    size: u64,
+    /// Distance between two called stubs: page, or a multiple of 4K
+    #[arg(long, default_value = "page")]
+    stride: Stride,
+    /// Random calls [default: eight per stub]
+    #[arg(long)]
+    calls: Option<u64>,
+    /// Seed of the random sequence
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Readahead window of the guest's disk
+    #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size::parse)]
+    read_ahead: u64,
+    /// CPU whose TLBs are modelled [default: neoverse-v2, zen4]
+    #[arg(long, value_parser = PossibleValuesParser::new(profiles::names()))]
+    profile: Option<String>,
+    /// Boot each kernel so often and report how much the counts differ
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// What a figure should be; may be repeated
+    #[arg(long, value_name = "EXPECTATION", value_parser = |text: &str| Expectation::parse(text))]
+    expect: Vec<Expectation>,
+    /// Write everything that was found, as JSON; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Seconds that one guest may take [default: 600 for exec]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: Option<u32>,
+    /// Keep each boot's console, answers and counts in this folder
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Kernels that are already built: pristine=PATH,patched=PATH
+    #[arg(long, value_name = "KERNELS", value_delimiter = ',', value_parser = given_kernel)]
+    kernel: Vec<(Variant, PathBuf)>,
+    /// Folder with the fragments, overlay and patches [default: the nearest
+    /// `kernel` above the current folder]
+    #[arg(long, value_name = "DIR")]
+    kernel_dir: Option<PathBuf>,
+    /// Static wideleaf of the guest's architecture [default: searched for]
+    #[arg(long, value_name = "FILE")]
+    guest_bin: Option<PathBuf>,
+    /// TLB plugin [default: searched for]
+    #[arg(long, value_name = "FILE")]
+    plugin: Option<PathBuf>,
+}
+
+fn given_kernel(text: &str) -> Result<(Variant, PathBuf)> {
+    let (variant, path) = text
+        .split_once('=')
+        .with_context(|| format!("'{text}': write pristine=PATH or patched=PATH"))?;
+    Ok((variant.parse()?, path.into()))
+}
+
+/// Runs `wideleaf lab`.
+///
+/// # Errors
+///
+/// If a run fails; wrong usage is told here and becomes exit status 2.
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.action {
+        Action::List { json } => list(json),
+        Action::Run(args) => match args.targets() {
+            Ok(targets) => interruptible(args.run(&targets)),
+            Err(error) => {
+                eprintln!("wideleaf: {error:#}\nTry 'wideleaf lab run --help'.");
+                Ok(ExitCode::from(USAGE))
+            }
+        },
+    }
+}
+
+/// A signal that came while a kernel was being built, as shells report it.
+fn interruptible(result: Result<ExitCode>) -> Result<ExitCode> {
+    let signal = match &result {
+        Err(error) => error.downcast_ref().map(|Interrupted(signal)| *signal),
+        Ok(_) => None,
+    };
+    match (result, signal) {
+        (Err(error), Some(signal)) => {
+            eprintln!("wideleaf: {error:#}");
+            Ok(ExitCode::from(128 + signal as u8))
+        }
+        (result, _) => result,
+    }
+}
+
+impl Run {
+    /// What the arguments ask for; an error is wrong usage.
+    fn targets(&self) -> Result<Vec<Target>> {
+        let variants = self.variants()?;
+        let mut targets = Vec::new();
+        for &base in Base::ALL {
+            for &arch in Arch::ALL {
+                if !asked(&self.base, base.name()) || !asked(&self.arch, arch.name()) {
+                    continue;
+                }
+                for page_size in self.page_sizes(arch)? {
+                    let options = self.options(arch)?;
+                    options
+                        .check(self.job, page_size)
+                        .map_err(anyhow::Error::msg)?;
+                    targets.push(Target {
+                        job: self.job,
+                        base,
+                        arch,
+                        page_size,
+                        options,
+                        variants: variants.clone(),
+                        repeat: self.repeat,
+                    });
+                }
+            }
+        }
+        self.check(&variants, &targets)?;
+        Ok(targets)
+    }
+
+    fn check(&self, variants: &[Variant], targets: &[Target]) -> Result<()> {
+        if targets.is_empty() {
+            bail!("--arch {} has no such --page-size", self.arch);
+        }
+        if !self.kernel.is_empty() && targets.len() > 1 {
+            bail!("--kernel names kernels of one base, architecture and page size: name these too");
+        }
+        for expectation in &self.expect {
+            if expectation.needs_both() && variants.len() < 2 {
+                bail!("an expectation in percent needs both kernels: leave --variant out");
+            }
+            if expectation.needs_repeat() && self.repeat < 2 {
+                bail!("the figure 'spread' needs --repeat 2 or more");
+            }
+        }
+        Ok(())
+    }
+
+    fn variants(&self) -> Result<Vec<Variant>> {
+        let of_job = self.job.variants().iter().copied();
+        let variants: Vec<_> = of_job
+            .filter(|variant| self.variant == "both" || self.variant == variant.name())
+            .collect();
+        if variants.is_empty() {
+            bail!(
+                "the job {} makes no sense with a {} kernel",
+                self.job,
+                self.variant
+            );
+        }
+        Ok(variants)
+    }
+
+    fn page_sizes(&self, arch: Arch) -> Result<Vec<PageSize>> {
+        let possible = arch.page_sizes();
+        let Some(name) = &self.page_size else {
+            return Ok(vec![arch.default_page_size()]);
+        };
+        let sizes = possible.iter().copied();
+        let sizes: Vec<_> = sizes.filter(|size| asked(name, size.name())).collect();
+        // Among all architectures, those that have the size.
+        if sizes.is_empty() && self.arch != "all" {
+            let known: Vec<_> = possible.iter().map(|size| size.name()).collect();
+            bail!(
+                "--page-size {name}: {arch} has pages of {} only",
+                known.join(", ")
+            );
+        }
+        Ok(sizes)
+    }
+
+    fn options(&self, arch: Arch) -> Result<Options> {
+        let profile = self.profile.as_deref().unwrap_or(default_profile(arch));
+        if !profiles::fits(profile, arch) {
+            let known = profiles::of(arch).join(", ");
+            bail!("--profile {profile} is no {arch} CPU: known for {arch} are {known}");
+        }
+        let kib = self.read_ahead >> 10;
+        let read_ahead_kb = u32::try_from(kib)
+            .ok()
+            .filter(|_| self.read_ahead.is_multiple_of(1024));
+        let usual = Options::new(self.job, arch);
+        Ok(Options {
+            filesystem: self.fs,
+            size: self.size,
+            stride: self.stride,
+            calls: self.calls,
+            seed: self.seed,
+            read_ahead_kb: read_ahead_kb.with_context(|| {
+                format!(
+                    "--read-ahead {}: not a multiple of 1K below 4096G",
+                    self.read_ahead
+                )
+            })?,
+            profile: profile.into(),
+            time_limit_s: self.timeout.unwrap_or(usual.time_limit_s),
+        })
+    }
+
+    fn run(&self, targets: &[Target]) -> Result<ExitCode> {
+        scratch::install();
+        let cache = Cache::open()?;
+        let screen = Screen(Mutex::new(Progress::new()));
+        let lab = Lab {
+            cache: &cache,
+            kernels: self.kernels()?,
+            guest_binary: self.guest_bin.clone(),
+            plugin: self.plugin.clone(),
+            keep: self.keep.clone(),
+            observer: &screen,
+        };
+        for target in targets {
+            lab.preflight(target)?;
+        }
+        let mut comparisons = Vec::new();
+        for target in targets {
+            let comparison = lab.compare(target)?;
+            if !self.json_to_stdout() {
+                let text = table::render(&comparison);
+                screen.print(&if comparisons.is_empty() {
+                    text
+                } else {
+                    format!("\n{text}")
+                });
+            }
+            comparisons.push(comparison);
+        }
+        self.conclude(comparisons, &screen)
+    }
+
+    fn kernels(&self) -> Result<Kernels> {
+        if self.kernel.is_empty() {
+            return KernelDir::find(self.kernel_dir.as_deref()).map(Kernels::Built);
+        }
+        let given: BTreeMap<_, _> = self.kernel.iter().cloned().collect();
+        Ok(Kernels::Given(given))
+    }
+
+    fn json_to_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    fn conclude(&self, comparisons: Vec<Comparison>, screen: &Screen) -> Result<ExitCode> {
+        let verdicts: Vec<Verdict> = comparisons
+            .iter()
+            .flat_map(|comparison| self.expect.iter().map(|expect| expect.judge(comparison)))
+            .collect();
+        let passed = verdicts.iter().all(|verdict| verdict.passed);
+        if !self.json_to_stdout() && !verdicts.is_empty() {
+            let lines: Vec<_> = verdicts
+                .iter()
+                .map(|verdict| format!("{verdict}\n"))
+                .collect();
+            screen.print(&format!("\n{}", lines.concat()));
+        }
+        let results = Results::new(comparisons, verdicts);
+        match &self.json {
+            Some(_) if self.json_to_stdout() => screen.print(&(results.to_json()? + "\n")),
+            Some(path) => results.write(path)?,
+            None => {}
+        }
+        Ok(if passed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn asked(wanted: &str, name: &str) -> bool {
+    wanted == "all" || wanted == name
+}
+
+/// Draws the lab's events; tables go to standard output above them.
+struct Screen(Mutex<Progress>);
+
+impl Screen {
+    fn print(&self, text: &str) {
+        use std::io::Write;
+        let progress = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let write = || {
+            let mut out = std::io::stdout().lock();
+            // A reader that has seen enough, such as head(1), is no error.
+            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        };
+        match &*progress {
+            Progress::Live(bar) => bar.suspend(write),
+            Progress::Lines { .. } => write(),
+        }
+    }
+}
+
+impl Observer for Screen {
+    fn event(&self, event: Event<'_>) {
+        use wideleaf_kernel::{Event as Kernel, Events};
+        let mut progress = self
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        match event {
+            Event::Step(text) => progress.event(Kernel::Step(text)),
+            Event::Progress { done, total } => progress.event(Kernel::Progress { done, total }),
+            Event::Note(text) => progress.event(Kernel::Note(text)),
+            Event::Guest { variant, text } => {
+                if let Progress::Live(bar) = &*progress {
+                    bar.set_message(format!("{variant}: {text}"));
+                }
+            }
+        }
+    }
+}
+
+fn list(json: bool) -> Result<ExitCode> {
+    let names = |names: Vec<&str>| names.join(", ");
+    let page_sizes = |arch: Arch| {
+        arch.page_sizes()
+            .iter()
+            .map(|s| s.name())
+            .collect::<Vec<_>>()
+    };
+    if json {
+        let jobs: Vec<_> = Job::ALL
+            .iter()
+            .map(|job| json!({ "name": job.to_string(), "about": job.about() }))
+            .collect();
+        let arches: Vec<_> = Arch::ALL
+            .iter()
+            .map(|&arch| {
+                json!({ "name": arch, "page_sizes": page_sizes(arch), "profiles": profiles::of(arch) })
+            })
+            .collect();
+        let all = json!({
+            "jobs": jobs,
+            "bases": Base::ALL,
+            "architectures": arches,
+            "filesystems": Filesystem::ALL,
+        });
+        println!("{all}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    for job in Job::ALL {
+        println!("{:<12}  {job:<8}  {}", "job", job.about());
+    }
+    for base in Base::ALL {
+        println!("{:<12}  {base}", "base");
+    }
+    for &arch in Arch::ALL {
+        let (sizes, profiles) = (names(page_sizes(arch)), names(profiles::of(arch)));
+        println!(
+            "{:<12}  {arch:<8}  pages {sizes}; profiles {profiles}",
+            "architecture"
+        );
+    }
+    for filesystem in Filesystem::ALL {
+        println!("{:<12}  {filesystem}", "filesystem");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn parse(args: &str) -> Result<Vec<Target>> {
+        let words = std::iter::once("run").chain(args.split_whitespace());
+        Cli::try_parse_from(words)?.run.targets()
+    }
+
+    fn refusal(args: &str) -> String {
+        match parse(args) {
+            Ok(targets) => panic!("{args}: accepted as {targets:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_default_is_the_issues() {
+        let targets = parse("").unwrap();
+        assert_eq!(targets.len(), 1);
+        let target = &targets[0];
+        assert_eq!(target.to_string(), "exec, Linux 6.12, arm64, 64K pages");
+        assert_eq!(target.options, Options::new(Job::Exec, Arch::Arm64));
+        assert_eq!(target.variants, Variant::ALL);
+    }
+
+    #[test]
+    fn all_is_every_possible_combination() {
+        let targets = parse("--base all --arch all --page-size all").unwrap();
+        assert_eq!(targets.len(), 2 * (3 + 1));
+        // Only arm64 has it.
+        assert_eq!(parse("--arch all --page-size 16K").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn unknown_names_list_the_known() {
+        for (args, known) in [
+            ("--base 6.13", "7.3"),
+            ("--job exce", "kunit"),
+            ("--arch riscv", "x86_64"),
+            ("--page-size 8K", "64K"),
+            ("--profile m1", "neoverse-n1"),
+            ("--fs btrfs", "xfs, ext4"),
+            ("--variant new", "patched"),
+            ("--kernel old=/x", "pristine"),
+        ] {
+            let text = refusal(args);
+            assert!(text.contains(known), "{args}: {text}");
+        }
+    }
+
+    #[test]
+    fn impossible_combinations_are_refused() {
+        for (args, word) in [
+            ("--arch x86_64 --page-size 16K", "4K only"),
+            ("--arch x86_64 --profile cortex-a53", "zen4"),
+            ("--job kunit --variant pristine", "kunit"),
+            ("--base all --kernel pristine=/x", "--kernel"),
+            ("--variant pristine --expect cold.faults<=5%", "both"),
+            ("--expect spread<=1%", "--repeat"),
+            ("--expect cold.faults", "cold.faults"),
+            ("--size 100K", "64K"),
+            ("--size 0", "0"),
+            ("--read-ahead 100", "1K"),
+            ("--read-ahead 16K", "64K"),
+            ("--repeat 0", "1"),
+            ("--timeout 0", "1"),
+            ("--calls 0", "0"),
+        ] {
+            let text = refusal(args);
+            assert!(text.contains(word), "{args}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_help_lists_what_there_is() {
+        let jobs = Job::ALL.map(|job| job.to_string());
+        let bases = Base::ALL.iter().map(|base| base.to_string());
+        let arches = Arch::ALL.iter().map(|arch| arch.to_string());
+        let sizes = PageSize::ALL.iter().map(|size| size.to_string());
+        let profiles = profiles::names().into_iter().map(str::to_string);
+        for name in jobs
+            .into_iter()
+            .chain(bases)
+            .chain(arches)
+            .chain(sizes)
+            .chain(profiles)
+        {
+            assert!(EXAMPLES.contains(&name), "--help lacks {name}");
+        }
+    }
+}
