@@ -255,15 +255,14 @@ fn report(
     }
 }
 
-fn still_cached(options: &ExecOptions, filesystem: &str, resident: u64, size: u64) -> String {
+fn still_cached(filesystem: &str, resident: u64, size: u64) -> String {
     let reason = match filesystem {
         "tmpfs" | "ramfs" | "rootfs" => "it has no other place for its files; use a disk",
         _ => "someone else may have the file open or mapped",
     };
     format!(
-        "the cold sweep was not cold: {} of {} of {} stayed in the page cache of {filesystem}; {reason}",
+        "the cold sweep was not cold: {} of {} stayed in the page cache; file system {filesystem}: {reason}",
         short(resident),
-        short(size),
-        options.file.display()
+        short(size)
     )
 }

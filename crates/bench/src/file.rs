@@ -8,13 +8,15 @@
 use crate::options::STUB_SPACING;
 use crate::size::{long, short};
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 const BLOCK: usize = STUB_SPACING as usize;
@@ -163,9 +165,45 @@ pub fn create(path: &Path, arch: Arch, size: u64) -> Result<()> {
     filled
 }
 
+/// A stub file without a name, gone when this value is: nothing is left behind whatever happens.
+#[derive(Debug)]
+pub struct Unnamed(File);
+
+impl Unnamed {
+    /// A path by which this process can open it.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+}
+
+/// Makes a stub file without a name on the file system of `dir`, to be executed here.
+///
+/// # Errors
+///
+/// If `size` is impossible or does not fit, or `dir` cannot be written or not executed from.
+pub fn create_unnamed(dir: &Path, arch: Arch, size: u64) -> Result<Unnamed> {
+    check_size(size)?;
+    let name = dir.display();
+    let mut file = tempfile::tempfile_in(dir)
+        .with_context(|| format!("{name}: cannot make a temporary file there"))?;
+    file.set_permissions(Permissions::from_mode(0o755))
+        .with_context(|| format!("{name}: cannot make a file executable"))?;
+    check_mount(dir, &file)?;
+    fill(&mut file, arch, size)
+        .with_context(|| format!("{name}: cannot write a stub file of {}", long(size)))?;
+    Ok(Unnamed(file))
+}
+
 /// Writes and syncs.
 fn fill(file: &mut File, arch: Arch, size: u64) -> Result<()> {
     let free = free_bytes(file)?;
+    // Past it the kernel kills with SIGXFSZ before any write could fail.
+    let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE).context("getrlimit")?;
+    ensure!(
+        size <= limit,
+        "ulimit -f allows files of {limit} bytes; raise it or ask for less"
+    );
     ensure!(
         size <= free,
         "the file system has {} MiB free; ask for less or choose another place",
@@ -173,7 +211,7 @@ fn fill(file: &mut File, arch: Arch, size: u64) -> Result<()> {
     );
     match write(file, arch, size).and_then(|()| file.sync_all()) {
         Err(e) if e.kind() == ErrorKind::FileTooLarge => {
-            bail!("larger than the file system or ulimit -f allows; ask for less")
+            bail!("larger than this file system allows for one file; ask for less")
         }
         other => Ok(other?),
     }
@@ -251,16 +289,21 @@ fn read_label(file: &File, len: u64) -> Result<Arch> {
 
 /// mmap would say only EPERM, or nothing at all for a lacking permission bit.
 fn check_executable(path: &Path, file: &File) -> Result<()> {
+    check_mount(path, file)?;
+    access(path, AccessFlags::X_OK)
+        .with_context(|| format!("{}: no permission to execute; chmod +x it", path.display()))
+}
+
+fn check_mount(path: &Path, file: &File) -> Result<()> {
     let name = path.display();
     let flags = fstatvfs(file)
         .with_context(|| format!("{name}: fstatvfs"))?
         .flags();
     ensure!(
         !flags.contains(FsFlags::ST_NOEXEC),
-        "{name}: on a file system mounted noexec; put it on one mounted exec"
+        "{name}: on a file system mounted noexec; choose one mounted exec"
     );
-    access(path, AccessFlags::X_OK)
-        .with_context(|| format!("{name}: no permission to execute; chmod +x it"))
+    Ok(())
 }
 
 #[cfg(test)]
@@ -315,6 +358,16 @@ mod tests {
     }
 
     #[test]
+    fn an_unnamed_file_can_be_opened_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let stubs = create_unnamed(dir.path(), Arch::host().unwrap(), 8192).unwrap();
+        assert_eq!(open(&stubs.path()).unwrap().len, 8192);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let error = create_unnamed(Path::new("/no/such"), Arch::Arm64, 8192).unwrap_err();
+        assert!(error.to_string().contains("/no/such"), "{error}");
+    }
+
+    #[test]
     fn only_whole_executable_stub_files_of_this_machine_open() {
         let dir = tempfile::tempdir().unwrap();
         let host = Arch::host().unwrap();
@@ -349,8 +402,7 @@ mod tests {
         assert!(error().contains(other.name()), "{}", error());
 
         std::fs::write(&path, made(host, 4096)).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-        std::fs::set_permissions(&path, mode).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         assert!(error().contains("chmod +x"), "{}", error());
 
         std::fs::write(&path, "#!/bin/sh\n").unwrap();

@@ -6,6 +6,7 @@
 //! all the same, the figure is withheld, not extrapolated.
 
 use crate::report::Figure;
+use nix::errno::Errno;
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Raw};
 use perf_event::{Builder, Counter};
 use procfs::Current;
@@ -79,17 +80,18 @@ impl Events {
     }
 }
 
-/// perf_event_open's errno in words.
+/// perf_event_open's errno, and what it means.
 fn why(error: io::Error) -> Figure {
-    let hint = match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL) => {
+    let errno = Errno::from_raw(error.raw_os_error().unwrap_or_default());
+    let hint = match errno {
+        Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP | Errno::EINVAL => {
             "this CPU or virtual machine has no such event"
         }
-        Some(libc::EACCES | libc::EPERM) => "see /proc/sys/kernel/perf_event_paranoid",
-        Some(libc::ENOSYS) => "kernel without perf events",
-        _ => "perf_event_open",
+        Errno::EACCES | Errno::EPERM => "see /proc/sys/kernel/perf_event_paranoid",
+        Errno::ENOSYS => "kernel without perf events",
+        _ => errno.desc(),
     };
-    Figure::missing(format!("{error}: {hint}"))
+    Figure::missing(format!("{errno:?}, {hint}"))
 }
 
 /// Raw event code of page walks for instructions in user space.
@@ -137,7 +139,7 @@ mod tests {
     fn an_errno_becomes_words() {
         let text = why(io::Error::from_raw_os_error(libc::ENOENT)).to_string();
         assert!(
-            text.contains("os error 2") && text.contains("no such event"),
+            text.contains("ENOENT") && text.contains("no such event"),
             "{text}"
         );
         let text = why(io::Error::from_raw_os_error(libc::EACCES)).to_string();

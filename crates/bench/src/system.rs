@@ -120,8 +120,10 @@ pub fn smaps(address: u64) -> Result<Smaps> {
 
 /// Type of the file system that holds a file, as mount(8) names it.
 pub fn filesystem(path: &Path) -> Result<String> {
+    // A file without a name has only a link in /proc that says where it would be.
     let real = path
         .canonicalize()
+        .or_else(|_| path.read_link())
         .with_context(|| path.display().to_string())?;
     let mounts = Process::myself()
         .and_then(|me| me.mountinfo())
@@ -145,6 +147,18 @@ mod tests {
         let stat = "   12  3   4096  7   0 0 0 0 0 0 0\n";
         assert_eq!(sectors_read(stat), Some(4096));
         assert_eq!(sectors_read("1 2"), None);
+    }
+
+    #[test]
+    fn a_file_without_a_name_has_a_filesystem() {
+        use std::os::fd::AsRawFd;
+        let dir = tempfile::tempdir().unwrap();
+        let file = tempfile::tempfile_in(dir.path()).unwrap();
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        assert_eq!(
+            filesystem(Path::new(&link)).unwrap(),
+            filesystem(dir.path()).unwrap()
+        );
     }
 
     #[test]

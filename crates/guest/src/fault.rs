@@ -12,7 +12,7 @@ const LKDTM: &str = "/sys/kernel/debug/provoke-crash/DIRECT";
 pub fn is_for_init(fault: Fault) -> bool {
     matches!(
         fault,
-        Fault::InitExit | Fault::Freeze | Fault::EarlyPowerOff
+        Fault::Panic | Fault::InitExit | Fault::Freeze | Fault::EarlyPowerOff
     )
 }
 

@@ -21,8 +21,9 @@ use std::time::{Duration, Instant};
 
 static PORT: OnceLock<Port> = OnceLock::new();
 
-/// Exit status of a child that has sent its own error.
-const TOLD: i32 = 1;
+/// Exit status of a child that has sent its own error; not one that a child could end with by
+/// any other way.
+const TOLD: i32 = 87;
 
 /// Whether this process was started as a guest's init: PID 1, called `/init`.
 #[must_use]
