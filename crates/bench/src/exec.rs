@@ -226,7 +226,6 @@ fn report(
         && cold.resident_before > 0
     {
         warnings.push(still_cached(
-            options,
             &filesystem,
             cold.resident_before,
             run.plan.size,
