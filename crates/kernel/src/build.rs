@@ -5,7 +5,7 @@ use crate::config::{self, Fragment};
 use crate::make::{self, Killed};
 use crate::series::Series;
 use crate::source::{self, Source};
-use crate::worktree::{TREE_BYTES, WorkTree};
+use crate::worktree::{JOURNAL, TREE_BYTES, WorkTree};
 use crate::{Arch, Event, Events, Kernel, Spec, Variant, apt, counts, preflight, tool};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -171,7 +171,7 @@ impl<'a> Inputs<'a> {
 
     fn require_space(&self, cache: &Cache) -> Result<()> {
         let tree = cache.root().join("work").join(self.source.dir_name());
-        let unpacked = tree.join("tree.json").exists();
+        let unpacked = tree.join(JOURNAL).exists();
         let bytes = OBJ_BYTES + if unpacked { 0 } else { TREE_BYTES };
         cache.require_space(bytes, &format!("building {self}"))
     }
@@ -180,13 +180,13 @@ impl<'a> Inputs<'a> {
         let mut tree = WorkTree::open(&self.source, cache, events)?;
         tree.switch(self.series.as_ref())?;
         let obj = self.obj(&tree, events)?;
-        let was = fs::read_to_string(obj.join(BUILT)).unwrap_or_default();
+        let was = take_built(&obj)?;
         let start = Instant::now();
         let mut build = Build::start(self, &tree, &obj)?;
         events.event(Event::Step(&format!("configuring {self}")));
         let result = build.configure().and_then(|config| {
             events.event(Event::Step(&format!("building {self}")));
-            let files = self.compile(&mut build, cache, &was, events)?;
+            let files = self.compile(&mut build, cache, was, events)?;
             Ok((config, files))
         });
         build.end(&result)?;
@@ -222,16 +222,17 @@ impl<'a> Inputs<'a> {
         &self,
         build: &mut Build<'_>,
         cache: &Cache,
-        was: &str,
+        was: Option<String>,
         events: &mut dyn Events,
     ) -> Result<u64> {
-        let way = counts::Way {
+        // What an unfinished build has left to do, nobody learnt.
+        let way = was.map(|was| counts::Way {
             base: self.spec.base,
             flavour: self.spec.flavour(),
-            from: was.into(),
+            from: was,
             to: self.spec.variant.name().into(),
-        };
-        let expected = counts::expected(cache, &way);
+        });
+        let expected = way.as_ref().and_then(|way| counts::expected(cache, way));
         let mut files = 0;
         let target = image_path(self.spec.arch);
         let target = target.rsplit('/').next().unwrap_or(target);
@@ -240,7 +241,9 @@ impl<'a> Inputs<'a> {
             let total = expected.map(|expected| expected.max(done));
             events.event(Event::Progress { done, total });
         })?;
-        counts::learn(cache, &way, files)?;
+        if let Some(way) = way {
+            counts::learn(cache, &way, files)?;
+        }
         Ok(files)
     }
 
@@ -290,6 +293,21 @@ impl std::fmt::Display for Inputs<'_> {
             self.spec.flavour()
         )
     }
+}
+
+/// What an object folder was last built as, `nothing` if it is new, or `None`
+/// if its build was not finished. The answer is taken away: from now on its
+/// build is not finished.
+fn take_built(obj: &Path) -> Result<Option<String>> {
+    let path = obj.join(BUILT);
+    if fs::read_dir(obj)?.next().is_none() {
+        return Ok(Some(counts::NOTHING.into()));
+    }
+    let Ok(built) = fs::read_to_string(&path) else {
+        return Ok(None);
+    };
+    fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    Ok(Some(built))
 }
 
 /// make at work in an object folder.
@@ -434,3 +452,7 @@ const fn image_name(arch: Arch) -> &'static str {
         Arch::X86_64 => "vmlinux",
     }
 }
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

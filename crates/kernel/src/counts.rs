@@ -7,12 +7,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use wideleaf_cache::Cache;
 
+/// What a new object folder holds.
+pub(crate) const NOTHING: &str = "nothing";
+
 /// What was built from what.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) base: Base,
     pub(crate) flavour: String,
-    /// The variant that the object folder held; empty for a new folder.
+    /// The variant that the object folder held, or [`NOTHING`].
     pub(crate) from: String,
     /// The variant that is built.
     pub(crate) to: String,
@@ -20,20 +23,15 @@ pub(crate) struct Way {
 
 impl Way {
     fn name(&self) -> String {
-        let from = if self.from.is_empty() {
-            "nothing"
-        } else {
-            &self.from
-        };
-        format!("{} {} {from} {}", self.base, self.flavour, self.to)
+        format!("{} {} {} {}", self.base, self.flavour, self.from, self.to)
     }
 
     /// Builds from nothing compile about as many files with every page size.
     fn similar(&self, name: &str) -> bool {
         let arch = self.flavour.split('-').next().unwrap_or_default();
-        self.from.is_empty()
+        self.from == NOTHING
             && name.starts_with(&format!("{} {arch}-", self.base))
-            && name.contains(" nothing ")
+            && name.contains(&format!(" {NOTHING} "))
     }
 }
 
@@ -88,15 +86,18 @@ mod tests {
     fn learnt_exactly_and_guessed_from_another_page_size() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path()).unwrap();
-        assert_eq!(expected(&cache, &way("arm64-64K", "", "pristine")), None);
-        learn(&cache, &way("arm64-64K", "", "pristine"), 812).unwrap();
+        assert_eq!(
+            expected(&cache, &way("arm64-64K", NOTHING, "pristine")),
+            None
+        );
+        learn(&cache, &way("arm64-64K", NOTHING, "pristine"), 812).unwrap();
         learn(&cache, &way("arm64-64K", "pristine", "patched"), 9).unwrap();
         for (flavour, from, to, files) in [
-            ("arm64-64K", "", "pristine", Some(812)),
+            ("arm64-64K", NOTHING, "pristine", Some(812)),
             ("arm64-64K", "pristine", "patched", Some(9)),
-            ("arm64-4K", "", "patched", Some(812)),
+            ("arm64-4K", NOTHING, "patched", Some(812)),
             ("arm64-4K", "pristine", "patched", None),
-            ("x86_64-4K", "", "pristine", None),
+            ("x86_64-4K", NOTHING, "pristine", None),
         ] {
             assert_eq!(
                 expected(&cache, &way(flavour, from, to)),

@@ -22,6 +22,8 @@ mod scratch;
 pub mod series;
 pub mod source;
 mod spec;
+#[cfg(test)]
+mod testing;
 mod tool;
 mod worktree;
 

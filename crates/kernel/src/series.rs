@@ -208,3 +208,142 @@ fn touched_by(patch: &str) -> BTreeSet<String> {
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Lab, hook};
+    use std::process::Command;
+
+    fn git(dir: &Path, args: &[&str]) -> String {
+        let out = Command::new("git")
+            .current_dir(dir)
+            .args([
+                "-c",
+                "user.name=me",
+                "-c",
+                "user.email=me@example.org",
+                "-c",
+                "commit.gpgsign=false",
+            ])
+            .args(args)
+            .env_remove("GIT_DIR")
+            .env_remove("GIT_INDEX_FILE")
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{args:?}: {out:?}");
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    fn export(lab: &Lab, dir: &Path) -> Vec<PathBuf> {
+        let series = lab.series();
+        let original = lab.tree().originals(&series.touched().unwrap()).unwrap();
+        series
+            .export(&lab.source.to_string(), &original, dir)
+            .unwrap()
+    }
+
+    #[test]
+    fn touched_files_are_found_and_message_text_is_not() {
+        let patch = "a subject\n\n--- not a file\n---\n--- a/mm/x.c\n+++ b/mm/x.c\n@@ -1 +1 @@\n\
+                     --- gone\n+here\n--- /dev/null\n+++ b/mm/new.c\n";
+        let touched: Vec<_> = touched_by(patch).into_iter().collect();
+        assert_eq!(touched, ["mm/new.c", "mm/x.c"]);
+    }
+
+    #[test]
+    fn git_am_makes_of_an_export_what_the_lab_builds() {
+        let lab = Lab::new();
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let files = export(&lab, &out);
+        assert_eq!(files.len(), 2, "{files:?}");
+        let cover = fs::read_to_string(&files[0]).unwrap();
+        assert!(cover.contains("7.3.9-1"), "{cover}");
+        assert!(!cover.contains("***"), "{cover}");
+
+        let mut tree = lab.tree();
+        let repo = tree.src();
+        git(&repo, &["init", "-q"]);
+        git(&repo, &["add", "."]);
+        git(&repo, &["commit", "-qm", "pristine"]);
+        git(&repo, &["am", "-q", files[1].to_str().unwrap()]);
+        let of_am = |path: &str| git(&repo, &["show", &format!("HEAD:{path}")]);
+        let (filemap, leaf) = (of_am("mm/filemap.c"), of_am("mm/leaf.c"));
+        let message = git(&repo, &["log", "-1", "--format=%an|%aI|%s|%b"]);
+        assert!(
+            message.starts_with(
+                "Wideleaf Developers|2026-11-20T12:00:00+00:00|mm: ask for a wide order|\
+                 Because a leaf is wide."
+            ),
+            "{message}"
+        );
+        git(&repo, &["reset", "-q", "--hard", "HEAD~"]);
+        tree.switch(Some(&lab.series())).unwrap();
+        let of_lab = |path: &str| fs::read_to_string(repo.join(path)).unwrap();
+        assert_eq!(of_lab("mm/filemap.c"), filemap);
+        assert_eq!(of_lab("mm/leaf.c"), leaf);
+    }
+
+    #[test]
+    fn the_same_series_gives_the_same_bytes() {
+        let lab = Lab::new();
+        let dir = tempfile::tempdir().unwrap();
+        let bytes = |name: &str| -> Vec<_> {
+            let files = export(&lab, &dir.path().join(name));
+            files.iter().map(|file| fs::read(file).unwrap()).collect()
+        };
+        assert_eq!(bytes("one"), bytes("two"));
+    }
+
+    #[test]
+    fn an_export_does_not_mix_with_what_is_there() {
+        let lab = Lab::new();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("0001-other.patch"), "").unwrap();
+        let series = lab.series();
+        let error = series
+            .export("x", &Contents::new(), dir.path())
+            .unwrap_err();
+        assert!(error.to_string().contains("not empty"), "{error}");
+    }
+
+    #[test]
+    fn the_hash_is_of_what_is_done_to_the_tree() {
+        let lab = Lab::new();
+        let hash = || lab.series().hash().unwrap();
+        let first = hash();
+        lab.patch(&hook().replace("Because a leaf is wide.", "Because it is."));
+        assert_eq!(hash(), first, "a commit message counted");
+        lab.patch(&hook().replace("wide()", "wider()"));
+        assert_ne!(hash(), first, "a patch did not count");
+        lab.patch(hook());
+        assert_eq!(hash(), first);
+        lab.overlay("mm/leaf.c", "int wide(void) { return 6; }\n");
+        assert_ne!(hash(), first, "an overlay file did not count");
+        lab.overlay("mm/unused.c", "");
+        lab.overlay("mm/leaf.c", "int wide(void) { return 5; }\n");
+        assert_eq!(hash(), first, "an overlay file that no step names counted");
+        lab.write_series("0001-hook.patch");
+        assert_ne!(hash(), first, "a dropped overlay file did not count");
+    }
+
+    #[test]
+    fn mistakes_in_the_series_file_name_file_and_line() {
+        let lab = Lab::new();
+        for (text, part) in [
+            ("\n0002-none.patch", "series:2"),
+            ("0001-hook.patch mm/leaf.c", "'mm/leaf.c'"),
+            ("0001-hook.patch + mm/none.c", "'mm/none.c'"),
+            ("0001-hook.patch + ../config/base.config", "'../config"),
+            (
+                "0001-hook.patch + mm/leaf.c\n0001-hook.patch + mm/leaf.c",
+                "two steps add mm/leaf.c",
+            ),
+        ] {
+            lab.write_series(text);
+            let error = Series::load(Base::V7_3, &lab.files).unwrap_err();
+            assert!(format!("{error:#}").contains(part), "{text}: {error:#}");
+        }
+    }
+}

@@ -2,8 +2,10 @@
 //! Which source version there is, and the package that holds it.
 
 use crate::apt::{self, Lists};
+use crate::worktree::JOURNAL;
 use crate::{Base, Event, Events};
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
 
@@ -116,9 +118,10 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// The versions whose package is in the cache.
+/// The versions that need no network: their package is in the cache, or their
+/// tree is unpacked.
 pub fn cached(base: Base, cache: &Cache) -> Result<Vec<String>> {
-    let mut versions = Vec::new();
+    let mut versions = BTreeSet::new();
     for entry in cache.list()?.iter().filter(|entry| entry.kind == KIND) {
         let Ok(path) = find_package(&entry.path) else {
             continue;
@@ -126,8 +129,18 @@ pub fn cached(base: Base, cache: &Cache) -> Result<Vec<String>> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         versions.extend(version_in(&name, base));
     }
-    versions.sort();
-    Ok(versions)
+    for item in std::fs::read_dir(cache.root().join("work"))
+        .into_iter()
+        .flatten()
+    {
+        let path = item?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let version = name.strip_prefix(&format!("{base}-"));
+        if let Some(version) = version.filter(|_| path.join(JOURNAL).exists()) {
+            versions.insert(version.replace("%3a", ":"));
+        }
+    }
+    Ok(versions.into_iter().collect())
 }
 
 /// The version in a package file's name; apt writes an epoch's colon as `%3a`.
@@ -160,6 +173,9 @@ pub fn pinned(base: Base, version: &str, cache: &Cache, events: &mut dyn Events)
         version: version.into(),
     };
     let known = cached(base, cache)?;
+    if known.iter().any(|known| known == version) {
+        return Ok(source);
+    }
     source.package(cache, events).with_context(|| {
         format!(
             "{source} is not in the cache, which has: {}",
@@ -212,6 +228,12 @@ mod tests {
         let mut events = |event: Event<'_>| panic!("{event:?}");
         let path = source.package(&cache, &mut events).unwrap();
         assert!(path.ends_with(name));
+        // An unpacked tree will do as well, but not a half unpacked one.
+        let tree = dir.path().join("work/7.3-7.3.2-1");
+        std::fs::create_dir_all(tree.join("src")).unwrap();
+        assert_eq!(cached(Base::V7_3, &cache).unwrap(), ["7.3.1-1"]);
+        std::fs::write(tree.join(JOURNAL), "{}").unwrap();
+        assert_eq!(cached(Base::V7_3, &cache).unwrap(), ["7.3.1-1", "7.3.2-1"]);
         assert_eq!(
             pinned(Base::V7_3, "7.3.1-1", &cache, &mut events).unwrap(),
             source

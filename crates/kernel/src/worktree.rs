@@ -26,6 +26,9 @@ use wideleaf_cache::{Cache, Lock};
 /// Bytes that an unpacked tree takes: 7.3 takes 1.8 GiB.
 pub(crate) const TREE_BYTES: u64 = 2 << 30;
 
+/// The journal's file name.
+pub(crate) const JOURNAL: &str = "tree.json";
+
 /// An unpacked source tree, held exclusively.
 pub struct WorkTree {
     dir: PathBuf,
@@ -59,7 +62,7 @@ impl WorkTree {
                 "another run that works on {source}"
             )));
         })?;
-        let journal = match read_journal(&dir.join("tree.json"))? {
+        let journal = match read_journal(&dir.join(JOURNAL))? {
             Some(journal) => journal,
             None => unpack(&dir, source, cache, events)?,
         };
@@ -136,7 +139,7 @@ impl WorkTree {
             return Ok(());
         }
         self.journal.touched.extend(new);
-        write_journal(&self.dir.join("tree.json"), &self.journal)
+        write_journal(&self.dir.join(JOURNAL), &self.journal)
     }
 
     /// Gives a file of the tree this content; `None` removes it. A file that
@@ -211,7 +214,7 @@ fn unpack(dir: &Path, source: &Source, cache: &Cache, events: &mut dyn Events) -
     // Data before the journal that vouches for it.
     nix::unistd::syncfs(File::open(&src)?).context("cannot write the tree to disk")?;
     let journal = Journal::default();
-    write_journal(&dir.join("tree.json"), &journal)?;
+    write_journal(&dir.join(JOURNAL), &journal)?;
     Ok(journal)
 }
 
@@ -235,6 +238,7 @@ fn extract(package: &Path, tar: &str, src: &Path) -> Result<()> {
         .context("cannot run dpkg-deb")?;
     let mut inner = Command::new("tar")
         .args(["-xOf", "-", tar])
+        .stderr(Stdio::null())
         .stdin(deb.stdout.take().context("dpkg-deb without output")?)
         .stdout(Stdio::piped())
         .spawn()
@@ -253,4 +257,145 @@ fn extract(package: &Path, tar: &str, src: &Path) -> Result<()> {
         bail!("{tar}: {inner} (dpkg-deb: {deb})");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Lab, quiet};
+    use std::collections::BTreeMap;
+    use std::time::SystemTime;
+
+    /// Every file of a tree: content and time.
+    fn files(dir: &Path) -> BTreeMap<PathBuf, (String, SystemTime)> {
+        let mut found = BTreeMap::new();
+        for item in fs::read_dir(dir).unwrap() {
+            let path = item.unwrap().path();
+            if path.is_dir() {
+                found.extend(files(&path));
+            } else {
+                let time = fs::metadata(&path).unwrap().modified().unwrap();
+                found.insert(path.clone(), (fs::read_to_string(&path).unwrap(), time));
+            }
+        }
+        found
+    }
+
+    fn contents(dir: &Path) -> BTreeMap<PathBuf, String> {
+        let with_times = files(dir).into_iter();
+        with_times.map(|(path, (text, _))| (path, text)).collect()
+    }
+
+    #[test]
+    fn patched_and_back_touches_only_what_changes() {
+        let lab = Lab::new();
+        let mut tree = lab.tree();
+        let pristine = files(&tree.src());
+        let series = lab.series();
+        tree.switch(Some(&series)).unwrap();
+        let patched = files(&tree.src());
+        let src = tree.src();
+        assert!(patched[&src.join("mm/filemap.c")].0.contains("wide"));
+        assert!(patched.contains_key(&src.join("mm/leaf.c")));
+        assert_eq!(patched[&src.join("README")], pristine[&src.join("README")]);
+
+        tree.switch(Some(&series)).unwrap();
+        assert_eq!(files(&src), patched, "the same switch again wrote files");
+
+        tree.switch(None).unwrap();
+        let back = files(&src);
+        let texts = |files: &BTreeMap<PathBuf, (String, SystemTime)>| {
+            files
+                .iter()
+                .map(|(p, (t, _))| (p.clone(), t.clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(texts(&back), texts(&pristine));
+        // make must see that this file is not what it was compiled from.
+        let file = src.join("mm/filemap.c");
+        assert!(back[&file].1 > patched[&file].1);
+    }
+
+    #[test]
+    fn a_series_that_does_not_apply_says_so_and_leaves_the_tree() {
+        let lab = Lab::new();
+        lab.moved_on();
+        let mut tree = lab.tree();
+        let before = files(&tree.src());
+        let error = tree.switch(Some(&lab.series())).unwrap_err();
+        let text = format!("{error:#}");
+        for part in [
+            "7.3/0001-hook.patch",
+            "linux-source-7.3 7.3.9-1",
+            "mm/filemap.c:",
+        ] {
+            assert!(text.contains(part), "no {part} in: {text}");
+        }
+        assert_eq!(files(&tree.src()), before);
+    }
+
+    #[test]
+    fn an_overlay_file_must_be_new() {
+        let lab = Lab::new();
+        lab.overlay("README", "ours");
+        lab.write_series("0001-hook.patch + README");
+        let error = lab.tree().switch(Some(&lab.series())).unwrap_err();
+        assert!(
+            error.to_string().contains("has a file of that name"),
+            "{error:#}"
+        );
+    }
+
+    #[test]
+    fn an_interrupted_switch_is_repaired_by_the_next() {
+        let lab = Lab::new();
+        let mut tree = lab.tree();
+        let pristine = contents(&tree.src());
+        tree.switch(Some(&lab.series())).unwrap();
+        // The power failed after one of the files.
+        let file = tree.src().join("mm/filemap.c");
+        fs::write(&file, "half").unwrap();
+        fs::remove_file(tree.src().join("mm/leaf.c")).unwrap();
+        drop(tree);
+        let mut tree = lab.tree();
+        tree.switch(None).unwrap();
+        assert_eq!(contents(&tree.src()), pristine);
+        tree.switch(Some(&lab.series())).unwrap();
+        assert!(fs::read_to_string(&file).unwrap().contains("wide"));
+    }
+
+    #[test]
+    fn a_file_that_a_former_series_touched_is_reverted() {
+        let lab = Lab::new();
+        let mut tree = lab.tree();
+        let pristine = contents(&tree.src());
+        tree.switch(Some(&lab.series())).unwrap();
+        lab.write_series("");
+        tree.switch(Some(&lab.series())).unwrap();
+        assert_eq!(contents(&tree.src()), pristine);
+    }
+
+    #[test]
+    fn an_interrupted_unpack_is_redone_and_a_whole_one_is_not() {
+        let lab = Lab::new();
+        let src = lab.tree().src();
+        let whole = contents(&src);
+        fs::write(src.join("mark"), "").unwrap();
+        assert!(lab.tree().src().join("mark").exists(), "unpacked again");
+        // What is left when it is cut off: some files, and no journal.
+        fs::remove_file(src.join("mm/filemap.c")).unwrap();
+        fs::remove_file(src.parent().unwrap().join(JOURNAL)).unwrap();
+        assert_eq!(contents(&lab.tree().src()), whole);
+    }
+
+    #[test]
+    fn a_damaged_package_is_an_error_and_no_tree() {
+        let lab = Lab::with_package(b"this is no package");
+        let error = WorkTree::open(&lab.source, &lab.cache, &mut quiet)
+            .err()
+            .unwrap();
+        let text = format!("{error:#}");
+        assert!(text.contains("cannot unpack"), "{text}");
+        assert!(WorkTree::open(&lab.source, &lab.cache, &mut quiet).is_err());
+    }
 }
