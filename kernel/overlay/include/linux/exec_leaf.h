@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Executable text, read and mapped in units of a TLB's leaves.
+ *
+ * A leaf is the page-table entry, or the aligned group of entries, that a TLB
+ * caches as one. mm/exec_leaf.c decides; fault and readahead code asks.
+ */
+#ifndef _LINUX_EXEC_LEAF_H
+#define _LINUX_EXEC_LEAF_H
+
+#include <linux/mm_types.h>
+
+struct vm_fault;
+
+/**
+ * struct exec_leaf_span - pages of a file to read in one go
+ * @start: index of the first page
+ * @nr: number of pages
+ * @order: folio order to use where alignment and file allow it
+ */
+struct exec_leaf_span {
+	pgoff_t start;
+	unsigned long nr;
+	unsigned int order;
+};
+
+/**
+ * struct exec_leaf_block - a leaf-sized block of a file, seen through a VMA
+ * @vma_start: index of the first page that the VMA maps
+ * @vma_end: index after the last one
+ * @order: order of the leaf
+ * @pgoff: page that faulted
+ */
+struct exec_leaf_block {
+	pgoff_t vma_start;
+	pgoff_t vma_end;
+	unsigned int order;
+	pgoff_t pgoff;
+};
+
+#ifdef CONFIG_EXEC_LEAF
+
+unsigned int exec_leaf_arch_order(void);
+unsigned int exec_leaf_order(const struct vm_area_struct *vma);
+bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
+		    struct exec_leaf_span *span);
+void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
+			 pgoff_t *to_pte);
+
+/* The arithmetic behind them, for the tests */
+struct exec_leaf_span exec_leaf_span(const struct exec_leaf_block *block,
+				     unsigned long ra_pages);
+void exec_leaf_trim(const struct exec_leaf_block *block, pgoff_t cached,
+		    unsigned int narrow, unsigned long ra_pages,
+		    struct exec_leaf_span *span);
+void exec_leaf_ptes(const struct exec_leaf_block *block, pgoff_t pte_off,
+		    pgoff_t read_end, pgoff_t *from_pte, pgoff_t *to_pte);
+
+#else
+
+static inline unsigned int exec_leaf_order(const struct vm_area_struct *vma)
+{
+	return 0;
+}
+
+static inline bool exec_leaf_read(const struct vm_fault *vmf,
+				  unsigned int narrow,
+				  struct exec_leaf_span *span)
+{
+	return false;
+}
+
+static inline void exec_leaf_map_range(const struct vm_fault *vmf,
+				       pgoff_t *from_pte, pgoff_t *to_pte)
+{
+}
+
+#endif /* CONFIG_EXEC_LEAF */
+
+/**
+ * exec_leaf_vma - is this mapping's text read and mapped by leaves?
+ * @vma: mapping to look at
+ *
+ * Such a mapping is read where it is executed and nowhere else, so it takes no
+ * part in the mmap_miss heuristic, neither up nor down.
+ *
+ * Return: true if exec_leaf_read() and exec_leaf_map_range() apply to @vma.
+ */
+static inline bool exec_leaf_vma(const struct vm_area_struct *vma)
+{
+	return exec_leaf_order(vma) > 0;
+}
+
+#endif /* _LINUX_EXEC_LEAF_H */
