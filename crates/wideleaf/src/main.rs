@@ -2,6 +2,7 @@
 //! The `wideleaf` command: the lab, the kernel series and the tool in one
 //! static binary, which is also the lab guest's init.
 
+mod cmd_bench;
 mod cmd_cache;
 mod cmd_kernel;
 mod cmd_lab;
@@ -21,6 +22,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run the exec benchmark on this machine
+    Bench(cmd_bench::Args),
     /// List or prune what the lab keeps in the user's cache folder
     Cache(cmd_cache::Args),
     /// Get kernel sources, build kernels, export and check the patch series
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         wideleaf_guest::init::main();
     }
     let result = match Cli::parse().command {
+        Command::Bench(args) => cmd_bench::run(args),
         Command::Cache(args) => cmd_cache::run(args),
         Command::Kernel(args) => cmd_kernel::run(args),
         Command::Lab(args) => cmd_lab::run(args),
