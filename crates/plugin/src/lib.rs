@@ -22,6 +22,8 @@
 //!   identity-mapped in the lower half is kernel too. Not seen is an interrupt
 //!   taken in the lower half whose handler is in the lower half as well, which
 //!   Linux does not do.
+//! - **Aliases**: a physical page of code mapped at two addresses that jump to
+//!   each other directly counts as one page; see `translate.rs` for why.
 //! - **vCPUs**: with one, counts repeat exactly as far as the guest does. With
 //!   more, each has its own model; broadcast TLBIs and phase changes reach the
 //!   others at their next data access or page of code, so counts are close,

@@ -196,10 +196,17 @@ fn current(index: c_uint) -> Option<(&'static Plugin, &'static mut Vcpu)> {
     Some((PLUGIN.get()?, unsafe { vcpu.as_mut()? }))
 }
 
-/// Code enters a page; `va` is the address.
-pub unsafe extern "C" fn on_page(index: c_uint, va: *mut c_void) {
+/// A block begins in another page than the last; `page` is its [`Inline::page`].
+pub unsafe extern "C" fn on_page(index: c_uint, page: *mut c_void) {
     if let Some((plugin, vcpu)) = current(index) {
-        vcpu.enter_page(plugin, va as u64);
+        vcpu.enter_block(plugin, page as u64);
+    }
+}
+
+/// An instruction that reaches into the next page begins.
+pub unsafe extern "C" fn on_straddle(index: c_uint, _: *mut c_void) {
+    if let Some((plugin, vcpu)) = current(index) {
+        vcpu.enter_next_page(plugin);
     }
 }
 

@@ -15,6 +15,7 @@ pub struct Registers {
     translation: Vec<Handle>,
     /// arm64: CPSR, which for AArch64 is PSTATE. x86: CS.
     mode: Handle,
+    pc: Handle,
     /// x86: FS and GS base. arm64: none.
     segments: Vec<Handle>,
     arch: Arch,
@@ -55,6 +56,7 @@ impl Registers {
                     .collect::<Result<_, _>>()?,
                 translation: many(&["TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "SCTLR"])?,
                 mode: one("cpsr")?,
+                pc: one("pc")?,
                 segments: Vec::new(),
                 arch,
             },
@@ -63,6 +65,7 @@ impl Registers {
                 general: many(&X86_GENERAL)?,
                 translation: many(&["cr0", "cr3", "cr4", "efer"])?,
                 mode: one("cs")?,
+                pc: one("rip")?,
                 segments: many(&["fs_base", "gs_base"])?,
                 arch,
             },
@@ -81,6 +84,11 @@ impl Registers {
             Some(&handle) => self.read(handle),
             None => 0,
         }
+    }
+
+    /// The program counter. Right at the start of a block only.
+    pub fn pc(&mut self) -> u64 {
+        self.read(self.pc)
     }
 
     /// Base of segment 4 (FS) or 5 (GS).

@@ -3,7 +3,7 @@
 
 use crate::ffi::sys;
 use crate::plugin::{self, Plugin};
-use crate::vcpu::{Event, Inline};
+use crate::vcpu::{ALWAYS, Event, Inline};
 use std::ffi::c_void;
 use std::mem::offset_of;
 use sys::qemu_plugin_cb_flags::{QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_CB_R_REGS};
@@ -52,8 +52,9 @@ impl Insn {
         }
     }
 
-    fn last_page(&self) -> u64 {
-        (self.va + self.len.max(1) as u64 - 1) >> 12
+    /// Does it lie across a 4K page end?
+    fn straddles(&self) -> bool {
+        (self.va & 0xfff) as usize + self.len > 0x1000
     }
 }
 
@@ -95,41 +96,48 @@ pub fn block(plugin: &Plugin, tb: *mut sys::qemu_plugin_tb) {
     count_instructions(plugin, &insns);
 }
 
-/// One lookup at the block's start and one for each page that it goes on to.
-/// QEMU ends arm64 blocks at 4K page ends; an x86 instruction may straddle.
+/// One lookup at the block's start, and one more if its last instruction
+/// straddles into another page: QEMU ends blocks at 4K page ends, but an x86
+/// instruction may lie across one.
+///
+/// The block's own virtual address must not be used for this. QEMU translates
+/// position-independently (CF_PCREL) and finds blocks by *physical* address:
+/// the same block runs in every process that maps the page, and in the kernel's
+/// identity map and its image alike, each at another address than at the time
+/// of translation. So the inline comparison is of the physical page, for which
+/// the host address stands, and the callback reads the program counter, which
+/// CF_PCREL keeps up to date at the start of every block.
 fn pages(plugin: &Plugin, insns: &[Insn]) {
-    let mut page = None;
-    for insn in insns {
-        let first = insn.va >> 12;
-        if page != Some(first) {
-            enter_page(plugin, insn, insn.va);
-        }
-        let last = insn.last_page();
-        if last != first {
-            enter_page(plugin, insn, last << 12);
-        }
-        page = Some(last);
-    }
-}
-
-/// Calls [`plugin::on_page`] before `insn` unless `va`'s page is the current
-/// one, and counts an access either way. The order of the two matters: the
-/// call settles what was counted before, the access belongs to the new page.
-fn enter_page(plugin: &Plugin, insn: &Insn, va: u64) {
-    // SAFETY: the scoreboard lives for ever; the address travels as the data
-    // pointer and is not dereferenced.
+    let (Some(first), Some(last)) = (insns.first(), insns.last()) else {
+        return;
+    };
+    // SAFETY: the scoreboard lives for ever; the page number travels as the
+    // data pointer and is not dereferenced.
     unsafe {
+        let page = match sys::qemu_plugin_insn_haddr(first.handle) as u64 >> 12 {
+            0 => ALWAYS, // not in RAM
+            host_page => host_page,
+        };
         sys::qemu_plugin_register_vcpu_insn_exec_cond_cb(
-            insn.handle,
+            first.handle,
             Some(plugin::on_page),
             QEMU_PLUGIN_CB_R_REGS,
             QEMU_PLUGIN_COND_NE,
             plugin.board(offset_of!(Inline, page)),
-            va >> 12,
-            va as *mut c_void,
+            page,
+            page as *mut c_void,
         );
+        add(plugin, first, offset_of!(Inline, fetches), 1);
+        if last.straddles() {
+            sys::qemu_plugin_register_vcpu_insn_exec_cb(
+                last.handle,
+                Some(plugin::on_straddle),
+                QEMU_PLUGIN_CB_NO_REGS,
+                std::ptr::null_mut(),
+            );
+            add(plugin, last, offset_of!(Inline, fetches), 1);
+        }
     }
-    add(plugin, insn, offset_of!(Inline, fetches), 1);
 }
 
 fn add(plugin: &Plugin, insn: &Insn, counter: usize, n: u64) {

@@ -15,8 +15,9 @@ use wideleaf_tlb::{insn_arm64, insn_x86};
 /// of QEMU's scoreboard.
 #[repr(C)]
 pub struct Inline {
-    /// Number of the 4K page of code that was looked up last; code in the
-    /// same page does not call [`Vcpu::enter_page`].
+    /// The 4K page of code that was looked up last, as the number of the host
+    /// page that holds it; blocks in the same one do not call
+    /// [`Vcpu::enter_block`].
     pub page: u64,
     /// Instruction-side accesses since the last [`Vcpu::settle`].
     pub fetches: u64,
@@ -24,8 +25,12 @@ pub struct Inline {
     pub instructions: u64,
 }
 
-/// No page has this number: the next block calls [`Vcpu::enter_page`].
+/// No page has this number: the next block calls [`Vcpu::enter_block`].
 pub const NO_PAGE: u64 = u64::MAX;
+
+/// The number for blocks outside of RAM. Never stored, so that these blocks
+/// always call.
+pub const ALWAYS: u64 = u64::MAX - 1;
 
 /// An instruction of interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,6 +55,7 @@ const COVERAGE: u8 = 200;
 
 /// A vCPU with its model.
 pub struct Vcpu {
+    /// The model.
     pub core: Core<&'static Ram>,
     registers: Registers,
     index: u32,
@@ -59,6 +65,9 @@ pub struct Vcpu {
     mode_stale: bool,
     /// The last page of code was in the upper half.
     was_high: bool,
+    /// An address in the page of code that was looked up last.
+    fetched: u64,
+    /// Markers with a code that means nothing.
     pub unknown_markers: u64,
 }
 
@@ -72,6 +81,7 @@ impl Vcpu {
             registers_stale: true,
             mode_stale: true,
             was_high: true,
+            fetched: 0,
             unknown_markers: 0,
         }
     }
@@ -87,21 +97,35 @@ impl Vcpu {
         inline.instructions = 0;
     }
 
-    /// Code at `va` is about to run, in another page than before or after
-    /// something that makes a new lookup necessary.
-    pub fn enter_page(&mut self, plugin: &Plugin, va: u64) {
+    /// A block is about to run that begins in another page than before, or
+    /// after something that makes a new lookup necessary.
+    pub fn enter_block(&mut self, plugin: &Plugin, page: u64) {
         self.settle(plugin);
         self.take_mail(plugin);
         if self.registers_stale {
             self.read_registers();
         }
-        self.update_mode(va);
+        let pc = self.registers.pc();
+        self.update_mode(pc);
+        self.fetch(pc);
+        // A page that could not be translated is tried again each time.
+        let usable = page != ALWAYS && self.core.last_is_usable(Side::Instruction);
+        plugin.inline(self.index).page = if usable { page } else { NO_PAGE };
+    }
+
+    /// The block's last instruction goes on in the page after the one that the
+    /// block began in.
+    pub fn enter_next_page(&mut self, plugin: &Plugin) {
+        self.settle(plugin);
+        self.fetch((self.fetched >> 12 << 12).wrapping_add(0x1000));
+        plugin.inline(self.index).page = NO_PAGE;
+    }
+
+    fn fetch(&mut self, va: u64) {
+        self.fetched = va;
         if !self.core.is_last(Side::Instruction, va) {
             self.core.look_up(Side::Instruction, va);
         }
-        // A page that could not be translated is tried again each time.
-        let usable = self.core.last_is_usable(Side::Instruction);
-        plugin.inline(self.index).page = if usable { va >> 12 } else { NO_PAGE };
     }
 
     fn read_registers(&mut self) {
