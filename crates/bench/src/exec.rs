@@ -103,7 +103,7 @@ pub fn run(
         stubs: &stubs,
         mapping: &mapping,
     };
-    run.rehearse();
+    run.rehearse()?;
     let cold = options.cold.then(|| run.cold()).transpose()?;
     let random = options.random.then(|| run.random()).transpose()?;
     run.watcher.look(mapping.address(), plan.size);
@@ -120,28 +120,21 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Touches everything that a measured phase uses apart from the stubs, so that faults on the
-    /// benchmark's own text and stack are not counted.
-    fn rehearse(&mut self) {
-        let none = Plan {
-            stubs: 0,
-            calls: 0,
-            ..self.plan
-        };
+    /// Touches everything that a measured phase uses apart from the stubs: the same functions,
+    /// at the same depth of the stack, with nothing to call. Otherwise their own faults would be
+    /// counted, and how many these are depends on where the kernel has put the stack.
+    fn rehearse(&mut self) -> Result<()> {
+        let Plan { stride, seed, .. } = self.plan;
         let address = self.mapping.address();
-        for _ in 0..2 {
-            self.watcher.leave();
+        self.watcher.leave();
+        for phase in [Phase::Cold, Phase::Random] {
             // SAFETY: no stub is called.
-            unsafe {
-                sweep::in_order(address, none.stride, 0);
-                sweep::random(address, none.stride, 0, 0, none.seed);
-            }
-            let _ = (
-                system::faults(),
-                self.around.reads.read(),
-                Instant::now().elapsed(),
-            );
+            measured(self.around, &mut Alone, phase, 0, || unsafe {
+                sweep::in_order(address, stride, 0);
+                sweep::random(address, stride, 0, 0, seed);
+            })?;
         }
+        Ok(())
     }
 
     fn cold(&mut self) -> Result<ColdReport> {
@@ -149,7 +142,7 @@ impl Run<'_> {
         self.watcher.progress("cold sweep");
         let Plan { stride, stubs, .. } = self.plan;
         let address = self.mapping.address();
-        let phase = self.measured(Phase::Cold, stubs, || {
+        let phase = measured(self.around, self.watcher, Phase::Cold, stubs, || {
             // SAFETY: plan() made sure that all stubs lie in the mapping.
             unsafe { sweep::in_order(address, stride, stubs) }
         })?;
@@ -172,43 +165,50 @@ impl Run<'_> {
         // SAFETY: plan() made sure that all stubs lie in the mapping.
         unsafe { sweep::in_order(address, stride, stubs) };
         self.watcher.progress("random calls");
-        self.measured(Phase::Random, calls, || {
+        measured(self.around, self.watcher, Phase::Random, calls, || {
             // SAFETY: as above; a target is always one of the stubs.
             unsafe { sweep::random(address, stride, stubs, calls, seed) };
         })
     }
+}
 
-    fn measured(&mut self, phase: Phase, calls: u64, work: impl FnOnce()) -> Result<PhaseReport> {
-        let mut events = if self.around.perf_events {
-            Events::open()
-        } else {
-            Events::none()
-        };
-        let read_before = self.around.reads.read();
-        events.start();
-        let began = Instant::now();
-        let before = system::faults()?;
-        self.watcher.enter(phase);
-        work();
-        self.watcher.leave();
-        let after = system::faults()?;
-        let elapsed = began.elapsed();
-        events.stop();
-        let read_bytes = match (read_before, self.around.reads.read()) {
-            (Ok(before), Ok(after)) => Figure::Value(after - before),
-            (Err(reason), _) | (_, Err(reason)) => reason,
-        };
-        Ok(PhaseReport {
-            calls,
-            faults: Faults {
-                minor: after.minor - before.minor,
-                major: after.major - before.major,
-            },
-            read_bytes,
-            nanoseconds: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
-            events: events.read(),
-        })
-    }
+/// Does the work and counts what happens meanwhile.
+fn measured(
+    around: &Surroundings,
+    watcher: &mut dyn Watcher,
+    phase: Phase,
+    calls: u64,
+    work: impl FnOnce(),
+) -> Result<PhaseReport> {
+    let mut events = if around.perf_events {
+        Events::open()
+    } else {
+        Events::none()
+    };
+    let read_before = around.reads.read();
+    events.start();
+    let began = Instant::now();
+    let before = system::faults()?;
+    watcher.enter(phase);
+    work();
+    watcher.leave();
+    let after = system::faults()?;
+    let elapsed = began.elapsed();
+    events.stop();
+    let read_bytes = match (read_before, around.reads.read()) {
+        (Ok(before), Ok(after)) => Figure::Value(after - before),
+        (Err(reason), _) | (_, Err(reason)) => reason,
+    };
+    Ok(PhaseReport {
+        calls,
+        faults: Faults {
+            minor: after.minor - before.minor,
+            major: after.major - before.major,
+        },
+        read_bytes,
+        nanoseconds: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+        events: events.read(),
+    })
 }
 
 fn report(

@@ -250,10 +250,11 @@ pub enum Outcome {
 /// State at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Farewell {
-    /// /proc/sys/kernel/tainted: 0 unless the kernel had something to complain of (bit 7: died,
-    /// bit 9: WARN; Documentation/admin-guide/tainted-kernels.rst). `None`: no such file.
+    /// /proc/sys/kernel/tainted, a bit mask (Documentation/admin-guide/tainted-kernels.rst):
+    /// bit 7, the kernel died once; bit 9, there was a WARN; bit 18, KUnit ran, which is no
+    /// complaint. `None`: no such file.
     pub tainted: Option<u64>,
-    /// Seconds since boot, in hundredths as /proc/uptime has them, times 100.
+    /// Hundredths of a second since boot.
     pub uptime_cs: u64,
 }
 
