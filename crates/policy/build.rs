@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Compiles the kernel's policy core for the host, as freestanding as the
+//! kernel does.
+
+use std::env;
+use std::path::Path;
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/overlay");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = [
+        root.join("mm/leaf_policy.c"),
+        root.join("mm/leaf_align.c"),
+        root.join("mm/leaf_rules.c"),
+        here.join("src/export.c"),
+    ];
+
+    let mut build = cc::Build::new();
+    // The object calls no library, so the distribution's GNU compiler serves
+    // the static musl targets too and no musl cross compiler is needed.
+    build.compiler(match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("aarch64") if env::var("HOST").is_ok_and(|host| !host.starts_with("aarch64")) => {
+            "aarch64-linux-gnu-gcc"
+        }
+        _ => "cc",
+    });
+    build
+        .files(&sources)
+        .include(here.join("src/host"))
+        .include(root.join("include"))
+        .include(root.join("mm/tests"))
+        .flag("-ffreestanding")
+        .flag("-std=gnu11")
+        .flag("-Wdeclaration-after-statement")
+        .flag("-Wconversion")
+        .flag("-Wno-sign-conversion")
+        .extra_warnings(true)
+        .warnings(true)
+        .warnings_into_errors(true)
+        .compile("leaf_policy");
+
+    for path in [
+        root.join("mm/leaf_internal.h"),
+        root.join("mm/tests/leaf_policy_cases.h"),
+        root.join("include/linux/leaf_policy.h"),
+        root.join("include/linux/leaf_tables.h"),
+        here.join("src/host"),
+    ]
+    .iter()
+    .chain(&sources)
+    {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+}
