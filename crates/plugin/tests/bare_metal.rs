@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The plugin in a real QEMU, under guests of a few instructions whose counts
+//! can be worked out on paper: `guest_arm64.S`, `guest_x86.S`.
+//!
+//! Needs qemu-system-* and an assembler for the guest; without them a test
+//! says so on stderr and passes, unless `WIDELEAF_REQUIRE_QEMU` is set.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use wideleaf_tlb::report::{Counts, Report, Tlb};
+
+struct Guest {
+    qemu: &'static str,
+    /// Prefix of as and ld.
+    binutils: &'static str,
+    as_flags: &'static [&'static str],
+    source: &'static str,
+    script: &'static str,
+    machine: &'static [&'static str],
+}
+
+const ARM64: Guest = Guest {
+    qemu: "qemu-system-aarch64",
+    binutils: "aarch64-linux-gnu-",
+    as_flags: &["-march=armv8.2-a"],
+    source: "guest_arm64.S",
+    script: "guest_arm64.ld",
+    machine: &["-M", "virt,gic-version=3", "-cpu", "max"],
+};
+
+fn tests_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// Cargo puts the plugin beside the test's own executable.
+fn plugin() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let so = exe.with_file_name("libwideleaf_plugin.so");
+    assert!(so.exists(), "{} is not built", so.display());
+    so
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+}
+
+fn present(tool: &str) -> bool {
+    let found = Command::new(tool).arg("--version").output().is_ok();
+    if !found {
+        assert!(
+            std::env::var_os("WIDELEAF_REQUIRE_QEMU").is_none(),
+            "{tool} is missing"
+        );
+        eprintln!("SKIPPED: {tool} is missing; this test has checked nothing");
+    }
+    found
+}
+
+impl Guest {
+    fn tools_present(&self) -> bool {
+        present(self.qemu) && present(&format!("{}as", self.binutils))
+    }
+
+    fn build(&self, dir: &Path) -> PathBuf {
+        let (object, elf) = (dir.join("guest.o"), dir.join("guest.elf"));
+        run(Command::new(format!("{}as", self.binutils))
+            .args(self.as_flags)
+            .arg("-o")
+            .arg(&object)
+            .arg(tests_dir().join(self.source)));
+        run(Command::new(format!("{}ld", self.binutils))
+            .arg("-T")
+            .arg(tests_dir().join(self.script))
+            .arg("-o")
+            .arg(&elf)
+            .arg(&object));
+        elf
+    }
+
+    fn command(&self, dir: &Path, plugin_args: &str) -> Command {
+        let ram = dir.join("ram");
+        let mut c = Command::new("timeout");
+        c.args(["60", self.qemu]).args(self.machine);
+        c.args(["-m", "256M", "-display", "none", "-serial", "none"]);
+        c.args(["-monitor", "none", "-no-reboot", "-object"]);
+        c.arg(format!(
+            "memory-backend-file,id=ram,size=256M,share=on,mem-path={}",
+            ram.display()
+        ));
+        c.args(["-machine", "memory-backend=ram", "-plugin"]);
+        c.arg(format!("{},{plugin_args}", plugin().display()));
+        c
+    }
+
+    fn report(&self, profile: &str) -> Report {
+        let dir = tempfile::tempdir().unwrap();
+        let elf = self.build(dir.path());
+        let out = dir.path().join("out.json");
+        let ram = dir.path().join("ram");
+        let args = format!(
+            "profile={profile},ram={},out={}",
+            ram.display(),
+            out.display()
+        );
+        run(self.command(dir.path(), &args).arg("-kernel").arg(elf));
+        serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap()
+    }
+}
+
+fn counts(r: &Report, phase: u8) -> (&Counts, &Counts) {
+    let p = r.phases.iter().find(|p| p.phase == phase);
+    let p = p.unwrap_or_else(|| panic!("no phase {phase}"));
+    (&p.user, &p.kernel)
+}
+
+fn tlb(t: &Tlb) -> (u64, u64, u64) {
+    (t.accesses, t.l1_misses, t.l2_misses)
+}
+
+/// (phase, instructions, blocks entered, data side, walk reads)
+type Row = (u8, u64, u64, (u64, u64, u64), u64);
+
+fn assert_user(r: &Report, rows: &[Row]) {
+    for &(phase, instructions, blocks, data, reads) in rows {
+        let (user, kernel) = counts(r, phase);
+        let what = format!("phase {phase}: {user:#?}");
+        assert_eq!(tlb(&user.dtlb), data, "{what}");
+        assert_eq!(tlb(&user.itlb), (blocks, 0, 0), "{what}");
+        assert_eq!(user.instructions, instructions, "{what}");
+        assert_eq!((user.walks, user.walk_reads), (data.2, reads), "{what}");
+        if phase != 14 {
+            assert_eq!(*kernel, Counts::default(), "phase {phase}");
+        }
+    }
+}
+
+/// The user part. A `touch n` is two instructions and n rounds of four; its
+/// first block runs on from what came before, the others are entered by the
+/// branch back, and the last branch falls through into one more.
+#[test]
+fn arm64_counts_are_as_worked_out_on_paper() {
+    if !ARM64.tools_present() {
+        return;
+    }
+    let r = ARM64.report("neoverse-v2");
+    assert_eq!(r.warnings, [""; 0]);
+    assert_eq!(r.vcpus, 1);
+    assert_user(
+        &r,
+        &[
+            // 2 + 10 * (2 + 32 + 2) instructions. Blocks: 7 branches back a
+            // round, 10 falls through, 9 outer branches back, 1 fall out.
+            (1, 362, 7 * 10 + 10 + 9 + 1, (80, 8, 8), 24),
+            // 64 pages in a cycle do not fit 48 entries: eight are still there
+            // from phase 1, in L1 the first time round only, in L2 always.
+            (2, 1 + 2 * 258, 2 * 64, (128, 120, 56), 3 * 56),
+            // A contiguous group: one entry, three reads. A block: two.
+            (3, 67, 16, (16, 1, 1), 3),
+            (4, 19, 4, (4, 1, 1), 2),
+            // VAE1 takes one page, ASIDE1 of another ASID none, of this one
+            // all, VMALLE1 all, RVAE1 its four.
+            (5, 35, 8, (8, 1, 1), 3),
+            (6, 35, 8, (8, 0, 0), 0),
+            (7, 35, 8, (8, 8, 8), 24),
+            (8, 35, 8, (8, 8, 8), 24),
+            (9, 35, 8, (8, 4, 4), 12),
+            // Another ASID finds nothing; back in the first all is there.
+            (10, 35, 8, (8, 8, 8), 24),
+            (11, 35, 8, (8, 0, 0), 0),
+            // VAE1 of one page of the group took all of it.
+            (12, 67, 16, (16, 1, 1), 3),
+            // One load, two pages, both known.
+            (13, 4, 0, (2, 0, 0), 0),
+            (14, 3, 1, (0, 0, 0), 0),
+        ],
+    );
+    let leaf = |phase| {
+        counts(&r, phase)
+            .0
+            .dtlb
+            .by_leaf
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(leaf(2), ["4K"]);
+    assert_eq!(leaf(3), ["64K"]);
+    assert_eq!(leaf(4), ["2M"]);
+}
+
+#[test]
+fn arm64_kernel_part_and_coverage() {
+    if !ARM64.tools_present() {
+        return;
+    }
+    let r = ARM64.report("neoverse-v2");
+    // The exception: a branch, six comparisons with theirs, ERET; a block
+    // after each branch.
+    let (_, kernel) = counts(&r, 14);
+    assert_eq!(kernel.instructions, 1 + 6 * 2 + 1);
+    assert_eq!(tlb(&kernel.itlb), (1 + 6 + 1, 0, 0));
+    // Outside phases the kernel's code is looked up at 0x40000000, at its
+    // alias in the upper half, and again after VMALLE1: at other addresses
+    // than those that QEMU translated its blocks for, nothing would be found.
+    let (user, kernel) = counts(&r, 0);
+    let by_leaf = &kernel.itlb.by_leaf;
+    assert_eq!(by_leaf.keys().collect::<Vec<_>>(), ["1G"]);
+    assert_eq!((by_leaf["1G"].l1_misses, by_leaf["1G"].l2_misses), (3, 3));
+    // Two literals, one before and one after VMALLE1.
+    assert_eq!(tlb(&kernel.dtlb), (2, 2, 0));
+    // The user page: at the start, after ASIDE1 of ASID 1, after VMALLE1, in
+    // ASID 2.
+    assert_eq!(user.itlb.l2_misses, 4);
+    // Before translation is on nothing is looked up: of the 200 blocks of
+    // the two spins half count.
+    assert!((100..200).contains(&kernel.itlb.accesses), "{kernel:?}");
+
+    let [c] = &r.coverage[..] else {
+        panic!("{:?}", r.coverage);
+    };
+    assert_eq!((c.id, c.start, c.len), (77, 0x8001_0000, 0x3f_0000));
+    let want = [
+        ("2M", 2 << 20),
+        ("4K", 64 << 12),
+        ("64K", 64 << 10),
+        (
+            "unmapped",
+            (0x3f << 16) - (2 << 20) - (64 << 12) - (64 << 10),
+        ),
+    ];
+    assert_eq!(c.leaves, want.map(|(k, v)| (k.to_owned(), v)).into());
+}
+
+#[test]
+fn arm64_runs_repeat_exactly() {
+    if ARM64.tools_present() {
+        assert_eq!(ARM64.report("cortex-a53"), ARM64.report("cortex-a53"));
+    }
+}
+
+/// Another core, other counts: ten entries in L1.
+#[test]
+fn arm64_profiles_differ_where_they_should() {
+    if !ARM64.tools_present() {
+        return;
+    }
+    let r = ARM64.report("cortex-a53");
+    assert_eq!(tlb(&counts(&r, 1).0.dtlb), (80, 8, 8));
+    // Every access of the cycle misses ten entries; of the eight left from
+    // phase 1 the first eight accesses find theirs.
+    assert_eq!(tlb(&counts(&r, 2).0.dtlb), (128, 120, 56));
+    assert_eq!(r.profile.name, "cortex-a53");
+}
+
+#[test]
+fn bad_arguments_stop_qemu_with_a_sentence() {
+    if !ARM64.tools_present() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (args, want) in [
+        ("profile=m1,ram=x,out=y", "neoverse-v2"),
+        ("profile=zen4,ram=x,out=y", "is for x86_64"),
+        (
+            "profile=neoverse-v2,ram=/nonexistent/ram,out=y",
+            "/nonexistent/ram",
+        ),
+    ] {
+        let output = ARM64.command(dir.path(), args).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args}: {stderr}");
+        assert!(stderr.contains(want), "{args}: {stderr}");
+    }
+}
