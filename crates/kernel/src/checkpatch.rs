@@ -6,10 +6,6 @@ use crate::worktree::WorkTree;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
-/// Message types that are not about the patches. New files do need a line in
-/// MAINTAINERS upstream; that is for whoever sends them to add.
-const IGNORED: &str = "FILE_PATH_CHANGES";
-
 /// What checkpatch found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -38,7 +34,6 @@ pub fn check(tree: &WorkTree, series: &Series) -> Result<Report> {
     let out = Command::new("perl")
         .arg(&script)
         .args(["--strict", "--quiet", "--show-types", "--color=never"])
-        .args(["--ignore", IGNORED])
         .arg(format!("--root={}", tree.src().display()))
         .args(patches)
         .current_dir(dir.path())
