@@ -4,7 +4,8 @@
 //! TLB sizes are not kept here: they come from the profile table of
 //! `wideleaf-tlb`, so that the lab's model and the tool agree.
 
-use crate::{Arch, Coalesce, Cpu, Tlb};
+use crate::{Arch, Coalesce, Cpu, Role, Tlb, TlbArray};
+use wideleaf_tlb::profile::{ArraySpec, Level2, PROFILES};
 
 /// `(name, implementer, part)` of MIDR_EL1 bits 31:24 and 15:4, from each
 /// core's Technical Reference Manual ("MIDR_EL1, Main ID Register").
@@ -86,8 +87,28 @@ pub(crate) fn arm64_part(midr: u64) -> (String, Option<Tlb>) {
 }
 
 /// The TLBs that the lab's model uses for this core, if it has a profile.
-fn profile_tlb(_name: &str) -> Option<Tlb> {
-    None
+fn profile_tlb(name: &str) -> Option<Tlb> {
+    let profile = PROFILES.iter().find(|p| p.name == name)?;
+    let arrays = |level, role, specs: &[ArraySpec]| -> Vec<TlbArray> {
+        specs
+            .iter()
+            .map(|spec| TlbArray {
+                level,
+                role,
+                entries: u32::try_from(spec.entries).unwrap_or(u32::MAX),
+                sizes: spec.sizes.iter().map(|shift| 1 << shift).collect(),
+            })
+            .collect()
+    };
+    let mut all = arrays(1, Role::Instruction, profile.l1i);
+    all.extend(match profile.l2 {
+        Level2::Unified(specs) => arrays(2, Role::Unified, specs),
+        Level2::Split { instruction, .. } => arrays(2, Role::Instruction, instruction),
+    });
+    Some(Tlb {
+        arrays: all,
+        source: format!("profile {name} of the lab's TLB model"),
+    })
 }
 
 #[cfg(test)]
@@ -100,6 +121,17 @@ mod tests {
             assert_eq!(named(name, 4096).unwrap().name, name);
         }
         assert!(named("pentium", 4096).is_none());
+    }
+
+    #[test]
+    fn every_profile_of_the_model_can_be_named() {
+        for profile in PROFILES {
+            let tlb = named(profile.name, 4096)
+                .expect(profile.name)
+                .tlb
+                .expect(profile.name);
+            assert!(tlb.last_level() == Some(2) && tlb.entries(1) > 0, "{tlb:?}");
+        }
     }
 
     #[test]

@@ -28,8 +28,6 @@ pub(crate) struct Page {
     pub frame: u64,
     /// Its flags; `None` where hidden.
     pub flags: Option<Flags>,
-    /// A PMD maps it (also set for hugetlb).
-    pub pmd: bool,
 }
 
 /// What the pages of a [`Piece`] have in common.
@@ -54,7 +52,6 @@ struct Piece {
     kind: Kind,
     /// It begins with the first page of its folio.
     head: bool,
-    pmd: bool,
 }
 
 /// Sorts the pages of one mapping.
@@ -105,9 +102,7 @@ impl<'a> Classifier<'a> {
         };
         let head = page.flags.is_some_and(|f| f.has(Flags::HEAD));
         if let Some(piece) = &mut self.piece {
-            let same = piece.kind == kind
-                && piece.pmd == page.pmd
-                && page.virt == piece.virt + piece.count;
+            let same = piece.kind == kind && page.virt == piece.virt + piece.count;
             let one_folio = matches!(kind, Kind::Plain | Kind::Hidden)
                 || (!head && page.frame == piece.frame + piece.count);
             if same && one_folio {
@@ -122,8 +117,22 @@ impl<'a> Classifier<'a> {
             count: 1,
             kind,
             head,
-            pmd: page.pmd,
         });
+        Ok(())
+    }
+
+    /// Takes `count` pages from page `virt` on that PMDs map.
+    pub(crate) fn pmd(&mut self, virt: u64, count: u64, anon: bool) -> io::Result<()> {
+        self.close()?;
+        let bytes = count * self.geometry.page;
+        self.coverage.resident += bytes;
+        let folios = if anon {
+            &mut self.folios.anon
+        } else {
+            &mut self.folios.file
+        };
+        folios.pmd += bytes;
+        self.leaf(virt, count, Leaf::Size(self.geometry.pmd));
         Ok(())
     }
 
@@ -151,9 +160,6 @@ impl<'a> Classifier<'a> {
         let page = self.geometry.page;
         self.coverage.resident += piece.count * page;
         match piece.kind {
-            Kind::Plain | Kind::Hidden if piece.pmd => {
-                self.leaf(piece.virt, piece.count, Leaf::Size(self.geometry.pmd))
-            }
             Kind::Plain => self.leaf(piece.virt, piece.count, Leaf::Size(page)),
             Kind::Hidden => self.leaf(piece.virt, piece.count, Leaf::Unknown),
             Kind::Hugetlb => self.hugetlb(&piece),
@@ -166,11 +172,7 @@ impl<'a> Classifier<'a> {
                     &mut self.folios.file
                 };
                 count_folio(folios, &piece, whole, self.geometry);
-                if piece.pmd {
-                    self.leaf(piece.virt, piece.count, Leaf::Size(self.geometry.pmd));
-                } else {
-                    self.carve(piece.virt, piece.frame, piece.count, 0);
-                }
+                self.carve(piece.virt, piece.frame, piece.count, 0);
             }
         }
         Ok(())
@@ -273,10 +275,6 @@ fn blocks(virt: u64, frame: u64, count: u64, group: u64) -> Option<(u64, u64)> {
 
 fn count_folio(folios: &mut FolioBytes, piece: &Piece, whole: bool, geometry: &Geometry) {
     let bytes = piece.count * geometry.page;
-    if piece.pmd {
-        folios.pmd += bytes;
-        return;
-    }
     if !whole {
         folios.partial += bytes;
     } else if piece.virt.is_multiple_of(piece.count) {

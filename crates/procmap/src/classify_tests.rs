@@ -62,7 +62,6 @@ fn classify(
                     virt: virt + i,
                     frame: frame + i,
                     flags,
-                    pmd: false,
                 })
                 .unwrap();
         }
@@ -181,15 +180,6 @@ fn smaps_says_how_much_a_pmd_maps_where_the_kernel_tells_no_more() {
     assert_eq!(coverage.leaves, BTreeMap::from([(M2, 2 * M2)]));
 }
 
-fn hidden(pmd: bool) -> Page {
-    Page {
-        virt: 0x200,
-        frame: 0,
-        flags: None,
-        pmd,
-    }
-}
-
 #[test]
 fn hidden_frames_are_unknown_unless_a_pmd_maps_them() {
     let geometry = Geometry {
@@ -197,26 +187,22 @@ fn hidden_frames_are_unknown_unless_a_pmd_maps_them() {
         pmd: M2,
         coalesce: vec![K64],
     };
-    for (pmd, leaves, unknown) in [
-        (false, BTreeMap::new(), M2),
-        (true, BTreeMap::from([(M2, M2)]), 0),
-    ] {
-        let mut sink = |_| {};
-        let mut classifier = Classifier::new(&geometry, None, &mut sink, M2);
-        for i in 0..512 {
-            classifier
-                .page(Page {
-                    virt: 0x200 + i,
-                    ..hidden(pmd)
-                })
-                .unwrap();
-        }
-        let (coverage, _) = classifier.finish(None).unwrap();
-        assert_eq!(
-            (coverage.leaves, coverage.unknown, coverage.resident),
-            (leaves, unknown, M2)
-        );
+    let mut sink = |_| {};
+    let mut classifier = Classifier::new(&geometry, None, &mut sink, 2 * M2);
+    for i in 0..4 {
+        classifier
+            .page(Page {
+                virt: 0x200 + i,
+                frame: 0,
+                flags: None,
+            })
+            .unwrap();
     }
+    classifier.pmd(0x400, 512, false).unwrap();
+    let (coverage, folios) = classifier.finish(None).unwrap();
+    assert_eq!((coverage.unknown, coverage.resident), (4 * K4, 4 * K4 + M2));
+    assert_eq!(coverage.leaves, BTreeMap::from([(M2, M2)]));
+    assert_eq!((folios.file.pmd, folios.anon.pmd), (M2, 0));
 }
 
 #[test]
@@ -235,7 +221,6 @@ fn hugetlb_pages_are_their_own_leaf_and_no_folio_of_thpmaps() {
                 virt: 0x200 + i,
                 frame: 0x200 + i,
                 flags: Some(flags),
-                pmd: true,
             })
             .unwrap();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `/proc/kpageflags`, read in blocks and kept.
+//! `/proc/kpageflags`, read in runs and kept.
 //!
 //! Text is shared: the same libc is looked up for every process, so what was
 //! read once is kept for one pass over the processes.
@@ -10,13 +10,16 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Page frames per block: the granularity of reading and keeping. A scattered
-/// page costs one block, so it is small; a large folio takes many.
-const BLOCK: u64 = 64;
-/// Blocks read in one system call at most (8 192 page frames, 64 KiB).
-const BATCH: u64 = 128;
-/// Blocks kept at most; the table is 72 bytes a block, so some 10 MiB.
-const KEPT: usize = 110_000;
+/// Frames per chunk of the table: one byte each.
+const CHUNK: u64 = 4096;
+/// Chunks kept at most: 24 MiB, flags of 96 GiB of memory in 4K pages.
+const KEPT: usize = 6144;
+/// Frames read in one system call at most (64 KiB).
+const BATCH: u64 = 8192;
+/// Frames between two wanted ones that are read rather than left out. The
+/// kernel copies the descriptor of each page, some 150 ns: a system call costs
+/// as much as two or three of them.
+const GAP: u64 = 2;
 
 /// The flags of a page that matter here, from the kernel's
 /// `include/uapi/linux/kernel-page-flags.h`.
@@ -56,49 +59,53 @@ impl Flags {
     }
 }
 
-type Block = [Flags; BLOCK as usize];
+/// Marks a byte of the table as read.
+const KNOWN: u8 = 1 << 7;
+
+type Chunk = Box<[u8; CHUNK as usize]>;
 
 /// Flags by page frame number.
 pub(crate) struct PageFlags {
     file: File,
-    kept: HashMap<u64, Block>,
-    last: (u64, Block),
+    chunks: Vec<Chunk>,
+    index: HashMap<u64, usize>,
+    /// The chunk looked up last: its number and its place in `chunks`.
+    last: (u64, usize),
     buffer: Vec<u8>,
 }
 
 impl PageFlags {
     /// Opens `kpageflags` below `root`. Fails without CAP_SYS_ADMIN.
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
+        let file = File::open(root.join("kpageflags"))?;
         Ok(Self {
-            file: File::open(root.join("kpageflags"))?,
-            kept: HashMap::new(),
-            last: (u64::MAX, [Flags::default(); BLOCK as usize]),
+            file,
+            chunks: Vec::new(),
+            index: HashMap::new(),
+            last: (u64::MAX, 0),
             buffer: Vec::new(),
         })
     }
 
     /// Forgets what was read: a later pass must see the pages as they are.
     pub(crate) fn forget(&mut self) {
-        self.kept.clear();
+        self.chunks.clear();
+        self.index.clear();
         self.last.0 = u64::MAX;
     }
 
     /// Makes sure that the flags of all `frames` are at hand, with as few
     /// system calls as their order allows. `frames` is used as scratch.
     pub(crate) fn prefetch(&mut self, frames: &mut Vec<u64>) -> io::Result<()> {
-        for frame in frames.iter_mut() {
-            *frame /= BLOCK;
-        }
-        frames.dedup();
         frames.sort_unstable();
         frames.dedup();
-        if self.kept.len() + frames.len() > KEPT {
-            self.kept.clear();
-        }
-        frames.retain(|block| !self.kept.contains_key(block));
-        for run in frames.chunk_by(|a, b| a + 1 == *b) {
-            for part in run.chunks(BATCH as usize) {
-                self.read(part[0], part.len() as u64)?;
+        frames.retain(|frame| !self.known(*frame));
+        for near in frames.chunk_by(|a, b| b - a <= GAP + 1) {
+            let (mut first, last) = (near[0], near[near.len() - 1]);
+            while first <= last {
+                let count = BATCH.min(last - first + 1);
+                self.read(first, count)?;
+                first += count;
             }
         }
         Ok(())
@@ -106,47 +113,62 @@ impl PageFlags {
 
     /// The flags of one page frame.
     pub(crate) fn get(&mut self, frame: u64) -> io::Result<Flags> {
-        let block = frame / BLOCK;
-        if self.last.0 != block {
-            if !self.kept.contains_key(&block) {
-                self.read(block, 1)?;
-            }
-            self.last = (block, self.kept[&block]);
+        if !self.known(frame) {
+            self.read(frame, 1)?;
         }
-        Ok(self.last.1[(frame % BLOCK) as usize])
+        let place = self.place(frame);
+        Ok(Flags(self.chunks[place][(frame % CHUNK) as usize] & !KNOWN))
     }
 
-    /// Reads `count` blocks. Past the end of memory the file ends; frames
-    /// there have no flags.
+    fn known(&mut self, frame: u64) -> bool {
+        let place = self.place(frame);
+        self.chunks[place][(frame % CHUNK) as usize] & KNOWN != 0
+    }
+
+    /// Where the chunk of `frame` is; an empty one is made if need be.
+    fn place(&mut self, frame: u64) -> usize {
+        let number = frame / CHUNK;
+        if self.last.0 != number {
+            if !self.index.contains_key(&number) {
+                if self.chunks.len() == KEPT {
+                    self.forget();
+                }
+                self.index.insert(number, self.chunks.len());
+                self.chunks.push(Box::new([0; CHUNK as usize]));
+            }
+            self.last = (number, self.index[&number]);
+        }
+        self.last.1
+    }
+
+    /// Reads `count` frames' flags. Past the end of memory the file ends;
+    /// frames there have none.
     fn read(&mut self, first: u64, count: u64) -> io::Result<()> {
-        let want = (count * BLOCK * 8) as usize;
-        self.buffer.clear();
-        self.buffer.resize(want, 0);
-        let Some(offset) = first.checked_mul(BLOCK * 8) else {
+        let want = (count * 8) as usize;
+        let Some(offset) = first.checked_mul(8).filter(|o| *o < i64::MAX as u64) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "page frame number beyond any memory",
             ));
         };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        buffer.resize(want, 0);
         let mut done = 0;
         while done < want {
-            match self
-                .file
-                .read_at(&mut self.buffer[done..], offset + done as u64)
-            {
+            match self.file.read_at(&mut buffer[done..], offset + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
         }
-        for (i, bytes) in self.buffer.chunks_exact((BLOCK * 8) as usize).enumerate() {
-            let mut block = [Flags::default(); BLOCK as usize];
-            for (flags, word) in block.iter_mut().zip(bytes.chunks_exact(8)) {
-                *flags = Flags::from_kernel(u64::from_ne_bytes(word.try_into().expect("8 bytes")));
-            }
-            self.kept.insert(first + i as u64, block);
+        for (frame, bytes) in (first..).zip(buffer.chunks_exact(8)) {
+            let flags = Flags::from_kernel(u64::from_ne_bytes(bytes.try_into().expect("8 bytes")));
+            let place = self.place(frame);
+            self.chunks[place][(frame % CHUNK) as usize] = flags.0 | KNOWN;
         }
+        self.buffer = buffer;
         Ok(())
     }
 }
@@ -175,7 +197,7 @@ mod tests {
             (700_000, 1 << 17),
         ]);
         flags.prefetch(&mut vec![9000, 5, 64, 700_000, 65]).unwrap();
-        assert_eq!(flags.kept.len(), 4);
+        assert!(flags.known(64) && flags.known(65) && flags.known(9000) && !flags.known(66));
         assert_eq!(flags.get(5).unwrap(), Flags::of(Flags::ANON));
         assert_eq!(flags.get(64).unwrap(), Flags::of(Flags::THP | Flags::HEAD));
         assert_eq!(

@@ -27,8 +27,17 @@ pub(crate) fn frame(entry: u64) -> Option<u64> {
 pub(crate) struct Region {
     pub start: u64,
     pub end: u64,
-    /// By PMDs; `None` where the kernel cannot tell.
-    pub pmd: Option<bool>,
+    /// What maps them.
+    pub by: By,
+}
+
+/// What maps a [`Region`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// PTEs, or the kernel cannot tell.
+    Pte,
+    /// PMDs or hugetlb entries.
+    Pmd,
 }
 
 #[repr(C)]
@@ -77,7 +86,8 @@ pub(crate) fn scan(
         vec: found.as_mut_ptr() as u64,
         vec_len: REGIONS as u64,
         category_mask: PAGE_IS_PRESENT,
-        return_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE,
+        // Anything else that could be asked for costs a look at each page.
+        return_mask: PAGE_IS_HUGE,
         ..PmScanArg::default()
     };
     while arg.start < end {
@@ -92,7 +102,11 @@ pub(crate) fn scan(
         regions.extend(found[..count.min(REGIONS)].iter().map(|r| Region {
             start: r.start,
             end: r.end,
-            pmd: Some(r.categories & PAGE_IS_HUGE != 0),
+            by: if r.categories & PAGE_IS_HUGE != 0 {
+                By::Pmd
+            } else {
+                By::Pte
+            },
         }));
         if arg.walk_end <= arg.start {
             return Err(io::Error::other("PAGEMAP_SCAN made no progress"));

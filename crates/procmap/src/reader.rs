@@ -3,9 +3,9 @@
 
 use crate::classify::{Classifier, Geometry, Page, Sink};
 use crate::coverage::{Coverage, Folios, Mapping, Process, Sight};
-use crate::flags::PageFlags;
+use crate::flags::{Flags, PageFlags};
 use crate::maps::{Vma, parse_line};
-use crate::pagemap::{self, CHUNK, Region};
+use crate::pagemap::{self, By, CHUNK, Region};
 use crate::process::{Folder, service};
 use crate::smaps::{self, PmdMapped};
 use crate::{Error, maps};
@@ -237,7 +237,7 @@ impl Reader {
             regions.push(Region {
                 start: vma.start,
                 end: vma.end,
-                pmd: (!wide).then_some(false),
+                by: By::Pte,
             });
         }
         let unsure = wide && !self.scan;
@@ -251,6 +251,7 @@ impl Reader {
             sight = sight.min(
                 pages(
                     &self.geometry,
+                    vma,
                     &mut classifier,
                     file,
                     *region,
@@ -276,15 +277,24 @@ impl Reader {
 /// Feeds the mapped pages of a region to the classifier.
 fn pages(
     geometry: &Geometry,
+    vma: &Vma,
     classifier: &mut Classifier,
     file: &File,
     region: Region,
     bytes: &mut Vec<u8>,
     frames: &mut Vec<u64>,
 ) -> std::io::Result<Sight> {
-    let pmd = region.pmd == Some(true);
     let (mut next, end) = (region.start / geometry.page, region.end / geometry.page);
     let mut sight = Sight::Full;
+    if region.by == By::Pmd {
+        let first = flags_of(classifier, file, next, bytes)?;
+        if !first.is_some_and(|f| f.has(Flags::HUGE)) {
+            // All is said: no need to look at 512 entries of each.
+            let anon = first.map_or(vma.inode == 0, |f| f.has(Flags::ANON));
+            classifier.pmd(next, end - next, anon)?;
+            return Ok(sight);
+        }
+    }
     while next < end {
         let count = CHUNK.min(end - next);
         pagemap::read(file, next, count, bytes)?;
@@ -312,16 +322,28 @@ fn pages(
             if flags.is_none() {
                 sight = Sight::Pmd;
             }
-            classifier.page(Page {
-                virt,
-                frame,
-                flags,
-                pmd,
-            })?;
+            classifier.page(Page { virt, frame, flags })?;
         }
         next += count;
     }
     Ok(sight)
+}
+
+/// The flags of the page that is mapped at `virt`, if they can be seen.
+fn flags_of(
+    classifier: &mut Classifier,
+    file: &File,
+    virt: u64,
+    bytes: &mut Vec<u8>,
+) -> std::io::Result<Option<Flags>> {
+    pagemap::read(file, virt, 1, bytes)?;
+    let frame = pagemap::entries(bytes)
+        .find_map(pagemap::frame)
+        .filter(|f| *f != 0);
+    match (frame, classifier.flags()) {
+        (Some(frame), Some(flags)) => flags.get(frame).map(Some),
+        _ => Ok(None),
+    }
 }
 
 fn read_maps(folder: &Folder, scope: Scope) -> Result<Vec<Vma>, Error> {

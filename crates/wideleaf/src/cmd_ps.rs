@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf ps`: which leaves map the text of running processes.
+
+use crate::procset::{Choice, Machine, Machinery, Pressure, Seen, describe};
+use crate::table::{Align, Table, bytes};
+use anyhow::{Result, bail};
+use serde::Serialize;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::ExitCode;
+use wideleaf_cpu::{Cpu, format_size};
+use wideleaf_procmap::{Coverage, Folios, Mapping, Process, Scope, Sight};
+
+/// Arguments of `wideleaf ps`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Columns (-o): pid, name, cgroup, text (bytes of executable mappings), resident,
+leaves (one column for each leaf size), unknown, absent (not resident), wide
+(percent of resident text in leaves wider than a base page), need (TLB entries
+to reach all of it), l1 and have (entries of the first and the last TLB level),
+l1load and load (percent of them), sight (what could be seen: full, pmd, maps);
+with -m also address, offset, perms, file.
+
+`?` marks what cannot be told without root, `<=` an upper bound because of it.
+
+Exit status: 0 all that was asked for is shown; 1 nothing matched, or a process
+given by its number could not be read (the others are shown); 2 usage.
+
+Examples:
+  wideleaf ps --sort -need
+  wideleaf ps -m $(pidof node)
+  wideleaf ps --cgroup /system.slice/nginx.service --json")]
+pub struct Args {
+    /// Processes to show [default: all]
+    #[arg(value_name = "PID")]
+    pids: Vec<u32>,
+    /// All processes, also those without text (kernel threads)
+    #[arg(short, long, conflicts_with = "pids")]
+    all: bool,
+    #[command(flatten)]
+    choice: Choice,
+    /// A line for each mapping
+    #[arg(short, long)]
+    mappings: bool,
+    /// Count all mappings, not only text
+    #[arg(long)]
+    data: bool,
+    /// Columns to show, separated by commas; + in front adds to the usual ones
+    #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]
+    output: Option<String>,
+    /// Sort by this column; - in front: largest first
+    #[arg(
+        long,
+        value_name = "COLUMN",
+        default_value = "-need",
+        allow_hyphen_values = true
+    )]
+    sort: String,
+    /// Bytes as plain numbers
+    #[arg(short, long)]
+    bytes: bool,
+    /// No line of headings
+    #[arg(short, long)]
+    noheadings: bool,
+    /// Print JSON (docs/tool.md has the schema)
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// First say which CPU is counted for, and why so
+    #[arg(long)]
+    explain: bool,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+/// What a column shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Pid,
+    Name,
+    Cgroup,
+    Text,
+    Resident,
+    Leaf(u64),
+    Unknown,
+    Absent,
+    Wide,
+    Need,
+    L1,
+    Have,
+    L1Load,
+    Load,
+    Sight,
+    Address,
+    Offset,
+    Perms,
+    File,
+}
+
+const NAMES: &[(&str, Column)] = &[
+    ("pid", Column::Pid),
+    ("name", Column::Name),
+    ("cgroup", Column::Cgroup),
+    ("text", Column::Text),
+    ("resident", Column::Resident),
+    ("unknown", Column::Unknown),
+    ("absent", Column::Absent),
+    ("wide", Column::Wide),
+    ("need", Column::Need),
+    ("l1", Column::L1),
+    ("have", Column::Have),
+    ("l1load", Column::L1Load),
+    ("load", Column::Load),
+    ("sight", Column::Sight),
+    ("address", Column::Address),
+    ("offset", Column::Offset),
+    ("perms", Column::Perms),
+    ("file", Column::File),
+];
+
+const USUAL: &str = "pid,name,text,leaves,absent,need,have,load";
+const USUAL_MAPPINGS: &str = "pid,address,perms,text,leaves,absent,need,file";
+
+/// A line of the table: a process, or one of its mappings.
+struct Row<'a> {
+    process: &'a Process,
+    mapping: Option<&'a Mapping>,
+    coverage: &'a Coverage,
+    pressure: Pressure,
+    /// Base page size in bytes.
+    page: u64,
+}
+
+/// Runs `wideleaf ps`.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let mut machine = Machinery::new(&args.machine)?;
+    let leaves = machine.leaves();
+    let columns = columns(&args, &leaves)?;
+    let sort = sort_key(&args.sort, &leaves)?;
+    let (seen, processes) = collect(&args, &mut machine)?;
+    let shown = processes.iter().filter(|p| {
+        args.all || !args.pids.is_empty() || !p.mappings.is_empty() || p.total.size > 0
+    });
+    // JSON nests the mappings in their process.
+    let nested = args.json || !args.mappings;
+    let mut rows: Vec<Row> = shown.flat_map(|p| rows_of(p, !nested, &machine)).collect();
+    // Stable: what compares equal stays in order of process and address.
+    rows.sort_by(|a, b| compare(a, b, sort));
+    let mut out = String::new();
+    if args.json {
+        out = serde_json::to_string(&document(&args, &machine, &seen, &rows))?;
+        out.push('\n');
+    } else {
+        if args.explain {
+            out.push_str(&describe(&machine));
+            out.push_str("\n\n");
+        }
+        out.push_str(&render(&args, columns, &rows));
+        for note in machine.losses(&seen) {
+            eprintln!("wideleaf: ps: {note}");
+        }
+    }
+    write_out(&out)?;
+    Ok(status(&args, &seen))
+}
+
+/// Text to stdout; a reader that has seen enough (`| head`) is no error.
+pub fn write_out(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+fn collect(args: &Args, machine: &mut Machinery) -> Result<(Seen, Vec<Process>)> {
+    let scope = if args.data { Scope::All } else { Scope::Text };
+    let select = args.choice.select();
+    let pids = (!args.pids.is_empty()).then_some(args.pids.as_slice());
+    let mut processes = Vec::new();
+    let seen = machine.pass(pids, scope, &select, |mut process| {
+        if !args.mappings {
+            // Thousands of processes with hundreds of mappings each.
+            process.mappings = Vec::new();
+        }
+        processes.push(process);
+    })?;
+    Ok((seen, processes))
+}
+
+fn status(args: &Args, seen: &Seen) -> ExitCode {
+    let strict = !args.pids.is_empty();
+    let unread = strict && !(seen.vanished.is_empty() && seen.denied.is_empty());
+    for pid in seen.vanished.iter().filter(|_| strict) {
+        eprintln!("wideleaf: ps: {pid}: no such process");
+    }
+    if unread || seen.processes == 0 || !seen.failed.is_empty() {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+fn rows_of<'a>(process: &'a Process, mappings: bool, machine: &Machinery) -> Vec<Row<'a>> {
+    let row = |mapping: Option<&'a Mapping>, coverage: &'a Coverage| Row {
+        process,
+        mapping,
+        coverage,
+        pressure: machine.pressure(coverage),
+        page: machine.page,
+    };
+    if mappings {
+        process
+            .mappings
+            .iter()
+            .map(|m| row(Some(m), &m.coverage))
+            .collect()
+    } else {
+        vec![row(None, &process.total)]
+    }
+}
+
+fn columns(args: &Args, leaves: &[u64]) -> Result<Vec<Column>> {
+    let usual = if args.mappings { USUAL_MAPPINGS } else { USUAL };
+    let list = match args.output.as_deref() {
+        None => usual.to_owned(),
+        Some(more) if more.starts_with('+') => format!("{usual},{}", &more[1..]),
+        Some(list) => list.to_owned(),
+    };
+    let mut columns = Vec::new();
+    for name in list.split(',') {
+        if name == "leaves" {
+            columns.extend(leaves.iter().map(|s| Column::Leaf(*s)));
+        } else {
+            columns.push(column(name, leaves)?);
+        }
+    }
+    Ok(columns)
+}
+
+fn column(name: &str, leaves: &[u64]) -> Result<Column> {
+    let name = name.trim().to_ascii_lowercase();
+    if let Some((_, column)) = NAMES.iter().find(|(n, _)| *n == name) {
+        return Ok(*column);
+    }
+    if let Some(leaf) = leaves
+        .iter()
+        .find(|s| format_size(**s).eq_ignore_ascii_case(&name))
+    {
+        return Ok(Column::Leaf(*leaf));
+    }
+    let known: Vec<&str> = NAMES.iter().map(|n| n.0).collect();
+    let sizes: Vec<String> = leaves.iter().map(|s| format_size(*s)).collect();
+    bail!(
+        "no column {name:?}; there are {}, leaves, {}",
+        known.join(", "),
+        sizes.join(", ")
+    )
+}
+
+fn sort_key(text: &str, leaves: &[u64]) -> Result<(Column, bool)> {
+    let (name, descending) = match text.strip_prefix('-') {
+        Some(name) => (name, true),
+        None => (text.strip_prefix('+').unwrap_or(text), false),
+    };
+    Ok((column(name, leaves)?, descending))
+}
+
+fn compare(a: &Row, b: &Row, (column, descending): (Column, bool)) -> Ordering {
+    let order = match column {
+        Column::Name => a.process.name.cmp(&b.process.name),
+        Column::Cgroup => a.process.cgroup.cmp(&b.process.cgroup),
+        Column::Sight => a.process.sight.cmp(&b.process.sight),
+        Column::Perms => a
+            .mapping
+            .map(|m| &m.vma.perms)
+            .cmp(&b.mapping.map(|m| &m.vma.perms)),
+        Column::File => a
+            .mapping
+            .map(|m| &m.vma.name)
+            .cmp(&b.mapping.map(|m| &m.vma.name)),
+        _ => number(a, column).total_cmp(&number(b, column)),
+    };
+    if descending { order.reverse() } else { order }
+}
+
+fn number(row: &Row, column: Column) -> f64 {
+    let coverage = row.coverage;
+    let whole = |n: u64| n as f64;
+    match column {
+        Column::Pid => f64::from(row.process.pid),
+        Column::Text => whole(coverage.size),
+        Column::Resident => whole(coverage.resident),
+        Column::Leaf(size) => whole(coverage.leaves.get(&size).copied().unwrap_or_default()),
+        Column::Unknown => whole(coverage.unknown),
+        Column::Absent => whole(coverage.absent()),
+        Column::Wide => wide(row).unwrap_or(-1.0),
+        Column::Need => whole(row.pressure.needed),
+        Column::L1 => row.pressure.entries_l1.map_or(-1.0, f64::from),
+        Column::Have => row.pressure.entries_last.map_or(-1.0, f64::from),
+        Column::L1Load => row.pressure.load_l1.unwrap_or(-1.0),
+        Column::Load => row.pressure.load_last.unwrap_or(-1.0),
+        Column::Address => row.mapping.map_or(0.0, |m| whole(m.vma.start)),
+        Column::Offset => row.mapping.map_or(0.0, |m| whole(m.vma.offset)),
+        Column::Name | Column::Cgroup | Column::Sight | Column::Perms | Column::File => 0.0,
+    }
+}
+
+/// Percent of the resident text in leaves wider than a base page; a lower
+/// bound where leaves are unknown.
+fn wide(row: &Row) -> Option<f64> {
+    let coverage = row.coverage;
+    (coverage.resident > 0)
+        .then(|| coverage.wide(row.page) as f64 * 100.0 / coverage.resident as f64)
+}
+
+fn render(args: &Args, mut columns: Vec<Column>, rows: &[Row]) -> String {
+    // hugetlb has leaves of its own sizes; they get a column where they occur.
+    let known: BTreeSet<u64> = columns
+        .iter()
+        .filter_map(|c| {
+            if let Column::Leaf(s) = c {
+                Some(*s)
+            } else {
+                None
+            }
+        })
+        .collect();
+    let extra: BTreeSet<u64> = rows
+        .iter()
+        .flat_map(|r| r.coverage.leaves.keys().copied())
+        .filter(|s| !known.contains(s))
+        .collect();
+    if args.output.is_none()
+        && let Some(at) = columns.iter().position(|c| matches!(c, Column::Leaf(_)))
+    {
+        columns.splice(at..at, extra.into_iter().rev().map(Column::Leaf));
+    }
+    let mut table = Table::new(columns.iter().map(|c| heading(*c)).collect());
+    for row in rows {
+        table.row(columns.iter().map(|c| cell(row, *c, args.bytes)).collect());
+    }
+    table.render(!args.noheadings)
+}
+
+fn heading(column: Column) -> (String, Align) {
+    let left = matches!(
+        column,
+        Column::Name
+            | Column::Cgroup
+            | Column::Sight
+            | Column::Address
+            | Column::Perms
+            | Column::File
+    );
+    let text = match column {
+        Column::Leaf(size) => format_size(size),
+        Column::Wide => "WIDE%".to_owned(),
+        Column::Load => "LOAD%".to_owned(),
+        Column::L1Load => "L1LOAD%".to_owned(),
+        other => NAMES
+            .iter()
+            .find(|(_, c)| *c == other)
+            .map_or_else(String::new, |n| n.0.to_ascii_uppercase()),
+    };
+    (text, if left { Align::Left } else { Align::Right })
+}
+
+fn cell(row: &Row, column: Column, exact: bool) -> String {
+    let coverage = row.coverage;
+    let sight = row.process.sight;
+    let bound = if coverage.unknown > 0 { "<=" } else { "" };
+    let blind = sight == Sight::Maps;
+    let percent = |load: Option<f64>, bound: &str| {
+        load.filter(|_| !blind).map_or_else(
+            || if blind { "?" } else { "-" }.to_owned(),
+            |l| format!("{bound}{:.0}", l * 100.0),
+        )
+    };
+    match column {
+        Column::Pid => row.process.pid.to_string(),
+        Column::Name => row.process.name.clone(),
+        Column::Cgroup => row.process.cgroup.clone(),
+        Column::Sight => match sight {
+            Sight::Full => "full",
+            Sight::Pmd => "pmd",
+            Sight::Maps => "maps",
+        }
+        .to_owned(),
+        Column::Text => bytes(coverage.size, exact),
+        _ if blind
+            && !matches!(
+                column,
+                Column::L1
+                    | Column::Have
+                    | Column::Address
+                    | Column::Offset
+                    | Column::Perms
+                    | Column::File
+            ) =>
+        {
+            "?".to_owned()
+        }
+        Column::Resident => bytes(coverage.resident, exact),
+        Column::Leaf(size) => match coverage.leaves.get(&size) {
+            None if coverage.unknown > 0 => "?".to_owned(),
+            bytes_here => bytes(bytes_here.copied().unwrap_or_default(), exact),
+        },
+        Column::Unknown => bytes(coverage.unknown, exact),
+        Column::Absent => bytes(coverage.absent(), exact),
+        Column::Wide => wide(row).map_or_else(
+            || "-".to_owned(),
+            |w| format!("{}{w:.0}", if coverage.unknown > 0 { ">=" } else { "" }),
+        ),
+        Column::Need => format!("{bound}{}", row.pressure.needed),
+        Column::L1 => row
+            .pressure
+            .entries_l1
+            .map_or_else(|| "-".to_owned(), |e| e.to_string()),
+        Column::Have => row
+            .pressure
+            .entries_last
+            .map_or_else(|| "-".to_owned(), |e| e.to_string()),
+        Column::L1Load => percent(row.pressure.load_l1, bound),
+        Column::Load => percent(row.pressure.load_last, bound),
+        Column::Address => row.mapping.map_or_else(String::new, |m| {
+            format!("{:012x}-{:012x}", m.vma.start, m.vma.end)
+        }),
+        Column::Offset => row
+            .mapping
+            .map_or_else(String::new, |m| format!("{:x}", m.vma.offset)),
+        Column::Perms => row
+            .mapping
+            .map_or_else(String::new, |m| m.vma.perms.clone()),
+        Column::File => row.mapping.map_or_else(String::new, file_name),
+    }
+}
+
+fn file_name(mapping: &Mapping) -> String {
+    let vma = &mapping.vma;
+    let name = if vma.name.is_empty() {
+        "[anon]"
+    } else {
+        &vma.name
+    };
+    format!("{name}{}", if vma.deleted { " (deleted)" } else { "" })
+}
+
+/// The JSON document; docs/tool.md describes it.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    scope: &'static str,
+    page_size: u64,
+    pmd_size: u64,
+    pmd_source: &'static str,
+    cpu: &'a Cpu,
+    processes: Vec<ProcessOut<'a>>,
+    summary: &'a Seen,
+    losses: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ProcessOut<'a> {
+    pid: u32,
+    name: &'a str,
+    cgroup: &'a str,
+    sight: Sight,
+    #[serde(flatten)]
+    total: &'a Coverage,
+    folios: &'a Folios,
+    tlb: &'a Pressure,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mappings: Option<Vec<MappingOut<'a>>>,
+}
+
+#[derive(Serialize)]
+struct MappingOut<'a> {
+    #[serde(flatten)]
+    mapping: &'a Mapping,
+    tlb: Pressure,
+}
+
+fn document<'a>(
+    args: &Args,
+    machine: &'a Machinery,
+    seen: &'a Seen,
+    rows: &'a [Row],
+) -> Document<'a> {
+    let mapping = |m: &'a Mapping| MappingOut {
+        mapping: m,
+        tlb: machine.pressure(&m.coverage),
+    };
+    let process = |row: &'a Row| ProcessOut {
+        pid: row.process.pid,
+        name: &row.process.name,
+        cgroup: &row.process.cgroup,
+        sight: row.process.sight,
+        total: row.coverage,
+        folios: &row.process.folios,
+        tlb: &row.pressure,
+        mappings: args
+            .mappings
+            .then(|| row.process.mappings.iter().map(mapping).collect()),
+    };
+    Document {
+        schema: "wideleaf-ps-1",
+        scope: if args.data { "all" } else { "text" },
+        page_size: machine.page,
+        pmd_size: machine.pmd,
+        pmd_source: if machine.reader.scans() {
+            "pagemap_scan"
+        } else {
+            "smaps"
+        },
+        cpu: &machine.cpu,
+        processes: rows.iter().map(process).collect(),
+        summary: seen,
+        losses: machine.losses(seen),
+    }
+}
