@@ -87,6 +87,12 @@ impl Table {
     }
 }
 
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}K", self.arch(), (1 << self.page_shift()) / 1024)
+    }
+}
+
 /// The rule that took or refused a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(into = "&'static str")]
@@ -130,7 +136,7 @@ pub enum Thp {
 }
 
 /// What both questions rest on.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Ground {
     /// Leaves of the kernel in question.
     pub table: Table,
@@ -169,7 +175,7 @@ pub struct History {
 }
 
 /// A fault in a file mapping. All fields in bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// Table, file and switches.
     pub ground: Ground,
@@ -281,7 +287,7 @@ pub fn read(read: &Read) -> ReadAnswer {
 }
 
 /// A file mapping to be placed. All fields in bytes.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Align {
     /// Table, file and switches.
     pub ground: Ground,

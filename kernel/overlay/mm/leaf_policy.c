@@ -133,6 +133,7 @@ static int leaf_plan_read(const struct leaf_read *read, struct leaf_plan *plan,
 {
 	const u32 page_shift = leaf_page_shift(&read->ground);
 	const u64 unit = leaf_smallest(&read->ground);
+	const u64 hole = leaf_round_down(read->hole, page_shift);
 	u64 debt;
 
 	if (read->end - 1 < read->start || read->fault < read->start ||
@@ -148,7 +149,7 @@ static int leaf_plan_read(const struct leaf_read *read, struct leaf_plan *plan,
 
 	plan->first = leaf_max(plan->pos & ~(unit - 1), plan->range.first);
 	plan->first = leaf_max(plan->first,
-			       plan->pos - leaf_min(read->hole, plan->pos));
+			       plan->pos - leaf_min(hole, plan->pos));
 	plan->stream = read->hole <= LEAF_STREAM_SLACK ?
 		       leaf_min(read->run, LEAF_SCAN) : 0;
 
@@ -199,7 +200,7 @@ static u32 leaf_refuse_here(const struct leaf_read *read,
 	if (!leaf_holds(plan, plan->pos, shift))
 		return LEAF_RULE_NOT_HELD;
 	if (read->hole < plan->pos - block ||
-	    read->gap < block + (size - 1) - plan->pos)
+	    read->gap < block + size - plan->pos)
 		return LEAF_RULE_RESIDENT;
 	if (size <= plan->demand)
 		return LEAF_RULE_NR;
