@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The machine a file is for, and the leaves its MMU knows.
 
+use crate::LEAVES;
 use object::elf;
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -58,16 +59,20 @@ impl Machine {
     /// 64-bit x86.
     pub const X86_64: Machine = Machine(elf::EM_X86_64.0);
 
-    /// The narrowest leaf, in bytes, that is wider than any base page that
-    /// the machine's kernels are usually built with. Below it nothing can be
-    /// gained. arm64: 64K, 16 contiguous 4K entries (Arm ARM D8.7.1, "the
-    /// Contiguous bit"); everything else has to reach its PMD or a leaf of
-    /// about that size.
-    pub fn narrowest_wide_leaf(self) -> u64 {
+    /// Which of [`LEAVES`] its MMU has. arm64: 64K, 16 contiguous 4K entries,
+    /// and 32M, 16 contiguous 2M ones (Arm ARM D8.7.1, "the Contiguous bit").
+    /// Of a machine that we do not know, no 64K leaf is assumed.
+    pub fn leaves(self) -> &'static [u64] {
         match self {
-            Machine::ARM64 => 64 << 10,
-            _ => crate::LEAF_2M,
+            Machine::ARM64 => &LEAVES,
+            Machine::X86_64 => &LEAVES[1..2],
+            _ => &LEAVES[1..],
         }
+    }
+
+    /// The narrowest of them, in bytes: below it nothing can be gained.
+    pub fn narrowest_wide_leaf(self) -> u64 {
+        self.leaves()[0]
     }
 }
 

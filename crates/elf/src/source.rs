@@ -40,7 +40,12 @@ impl FileSource {
     /// Takes the size once: a file that shrinks later gives an I/O error.
     pub fn new(file: File) -> io::Result<Self> {
         let size = file.metadata()?.len();
-        Ok(FileSource { file, size })
+        Ok(FileSource::with_size(file, size))
+    }
+
+    /// The same, for a caller that knows the size.
+    pub fn with_size(file: File, size: u64) -> Self {
+        FileSource { file, size }
     }
 }
 

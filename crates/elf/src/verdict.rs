@@ -9,6 +9,9 @@ use serde::Serialize;
 /// The base page that counting starts from: the smallest that a loader rounds
 /// segments to.
 const PAGE: u64 = 4096;
+/// Code smaller than this needs so few entries that a leaf shared with
+/// constants saves none worth having: sixteen pages of 4K.
+const MIN_JOINED: u64 = 64 << 10;
 
 /// Why a segment is, or is not, fit for the widest leaf it could use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -220,7 +223,7 @@ fn not_congruent(elf: &Elf, segment: &Segment) -> Cause {
 fn joined_bytes(elf: &Elf, position: usize) -> u64 {
     let segment = &elf.segments[position];
     let read_only = |s: &&Segment| !s.write && s.file_size > 0;
-    if !segment.is_text() {
+    if !segment.is_text() || segment.file_size < MIN_JOINED {
         return 0;
     }
     let size = |s: &Segment| s.file_size;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The JSON document; docs/tool.md describes it. Written entry by entry, so
+//! that all of /usr does not have to be held twice.
+
+use super::collect::{Entry, Found};
+use super::outlook::{self, Outlook};
+use super::table::{Summary, summary};
+use serde::{Serialize, Serializer};
+use std::io::{Result, Write};
+use wideleaf_elf::{
+    Class, Fix, Kind, Linker, Machine, Order, SectionFacts, Segment, Verdict, explain, fix,
+};
+
+/// Raised when a field changes its meaning or goes.
+const SCHEMA: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'f> {
+    schema: u32,
+    files: Files<'f>,
+    errors: Vec<Failure>,
+    summary: Summary,
+}
+
+struct Files<'f> {
+    entries: &'f [Entry],
+    pages: &'f [u64],
+}
+
+#[derive(Serialize)]
+struct Failure {
+    path: String,
+    error: String,
+}
+
+#[derive(Serialize)]
+struct File<'f> {
+    path: String,
+    size: u64,
+    class: Class,
+    order: Order,
+    machine: Machine,
+    kind: Kind,
+    dynamic: bool,
+    linker: &'f Linker,
+    sections: &'f SectionFacts,
+    text: u64,
+    usable: u64,
+    gain: u64,
+    segments: Vec<Judged<'f>>,
+    kernels: Vec<Outlook>,
+}
+
+#[derive(Serialize)]
+struct Judged<'f> {
+    #[serde(flatten)]
+    segment: &'f Segment,
+    verdict: &'f Verdict,
+    explanation: String,
+    fix: Option<Fix>,
+}
+
+impl Serialize for Files<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.entries.iter().map(|entry| file(entry, self.pages)))
+    }
+}
+
+fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
+    let (elf, verdict) = (&entry.elf, &entry.verdict);
+    let judged = |verdict: &'f Verdict| Judged {
+        segment: &elf.segments[verdict.position],
+        verdict,
+        explanation: explain(elf, verdict),
+        fix: fix(elf, verdict),
+    };
+    let known = outlook::page_sizes(elf.machine).into_iter();
+    let pages = known.filter(|page| pages.is_empty() || pages.contains(page));
+    File {
+        path: entry.path.to_string_lossy().into_owned(),
+        size: entry.size,
+        class: elf.class,
+        order: elf.order,
+        machine: elf.machine,
+        kind: elf.kind,
+        dynamic: elf.dynamic,
+        linker: &elf.linker,
+        sections: &elf.sections,
+        text: verdict.text,
+        usable: verdict.usable,
+        gain: verdict.gain,
+        segments: verdict.segments.iter().map(judged).collect(),
+        kernels: pages
+            .flat_map(|page| outlook::outlook(elf, entry.size, page))
+            .collect(),
+    }
+}
+
+/// Writes everything that was found. `pages` limits the kernels by their base
+/// page size in bytes; empty means all.
+pub fn write(out: &mut impl Write, found: &Found, pages: &[u64]) -> Result<()> {
+    let failure = |(path, error): &(std::path::PathBuf, String)| Failure {
+        path: path.to_string_lossy().into_owned(),
+        error: error.clone(),
+    };
+    let document = Document {
+        schema: SCHEMA,
+        files: Files {
+            entries: &found.entries,
+            pages,
+        },
+        errors: found.errors.iter().map(failure).collect(),
+        summary: summary(found),
+    };
+    serde_json::to_writer_pretty(&mut *out, &document)?;
+    writeln!(out)
+}

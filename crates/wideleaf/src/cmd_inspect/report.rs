@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Everything about one file, for people.
+
+use super::collect::Entry;
+use super::outlook::{self, Covered, Outlook};
+use super::table::congruent;
+use crate::table::bytes as size;
+use std::io::{Result, Write};
+use wideleaf_elf::{
+    Cause, Class, Elf, Fix, Linker, LinkerName, Order, Placement, Verdict, explain, fix, size_name,
+};
+
+/// Columns of the terminal, 100 if there is none; at least what a table needs.
+pub fn width() -> usize {
+    let terminal = terminal_size::terminal_size();
+    let columns = terminal.map(|(width, _)| usize::from(width.0));
+    columns.unwrap_or(100).clamp(60, 200)
+}
+
+/// Writes the report. `pages` limits the kernels by their base page size in
+/// bytes; empty means all.
+pub fn write(out: &mut impl Write, entry: &Entry, bytes: bool, pages: &[u64]) -> Result<()> {
+    let elf = &entry.elf;
+    writeln!(out, "{}", entry.path.display())?;
+    paragraph(out, "  ", &identity(elf))?;
+    if elf.segments.is_empty() {
+        return paragraph(out, "  ", not_loaded(elf));
+    }
+    writeln!(out)?;
+    segments(out, entry, bytes)?;
+    writeln!(out)?;
+    text_verdict(out, entry, bytes)?;
+    kernels(out, entry, pages)
+}
+
+fn identity(elf: &Elf) -> String {
+    let class = match elf.class {
+        Class::Bits32 => "32-bit",
+        Class::Bits64 => "64-bit",
+    };
+    let order = match elf.order {
+        Order::Little => "little-endian",
+        Order::Big => "big-endian",
+    };
+    let mut text = format!("{}, {class}, {order}, {}", elf.machine, elf.kind.describe());
+    if elf.segments.is_empty() {
+        return text;
+    }
+    text += if elf.dynamic { ", dynamic" } else { "" };
+    text += &format!("; linker: {}", elf.linker);
+    text += if elf.sections.bolt { ", then BOLT" } else { "" };
+    match &elf.sections {
+        s if s.damaged.is_some() => {
+            let why = s.damaged.as_deref().unwrap_or_default();
+            text += &format!("; section headers damaged: {why}");
+        }
+        s if !s.present => text += "; no section headers",
+        s if s.debug_info => text += "; with debug information",
+        s if !s.symbols => text += "; stripped",
+        _ => {}
+    }
+    text
+}
+
+fn not_loaded(elf: &Elf) -> &'static str {
+    match elf.sections.debug_only {
+        true => "holds the debug information of another file, none of its text: inspect that file",
+        false => "has no loadable segments: nothing of it is mapped by a program loader",
+    }
+}
+
+fn segments(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> {
+    writeln!(
+        out,
+        "  SEG FLAGS {:>12} {:>18} {:>9} {:>8} {:>10} {:>6} {:>5} {:>4}  VERDICT",
+        "OFFSET", "ADDRESS", "SIZE", "P_ALIGN", "CONGRUENT", "64K", "2M", "32M"
+    )?;
+    for verdict in &entry.verdict.segments {
+        let segment = &entry.elf.segments[verdict.position];
+        let [small, pmd, large] = verdict.blocks;
+        writeln!(
+            out,
+            "  {:>3} {:5} {:>#12x} {:>#18x} {:>9} {:>8} {:>10} {small:>6} {pmd:>5} {large:>4}  {}",
+            segment.index,
+            segment.flags(),
+            segment.offset,
+            segment.address,
+            size(segment.file_size, bytes),
+            size(segment.align, bytes),
+            congruent(verdict.congruent, bytes),
+            verdict.cause.label(),
+        )?;
+    }
+    paragraph(
+        out,
+        "  ",
+        "64K, 2M, 32M: whole blocks of that size in the segment, usable if it is congruent at it",
+    )
+}
+
+fn text_verdict(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> {
+    let verdict = &entry.verdict;
+    let size = |value| size(value, bytes);
+    let Some(main) = verdict.main() else {
+        return paragraph(
+            out,
+            "  ",
+            "no text: no segment is executable and not writable",
+        );
+    };
+    let gain = match verdict.gain {
+        0 => "nothing to gain".to_string(),
+        gain => format!("{} to gain", size(gain)),
+    };
+    let sums = format!(
+        "text {}: 2M leaves can map {} of it as the file is, {gain}",
+        size(verdict.text),
+        size(verdict.usable)
+    );
+    paragraph(out, "  ", &sums)?;
+    let texts = verdict.segments.iter().filter(|v| {
+        let worth = v.possible > v.usable || v.position == main.position;
+        worth && entry.elf.segments[v.position].is_text()
+    });
+    for verdict in texts {
+        let index = entry.elf.segments[verdict.position].index;
+        let text = format!("segment {index}: {}", explain(&entry.elf, verdict));
+        paragraph(out, "  ", &text)?;
+        if matches!(verdict.cause, Cause::Good | Cause::GoodByMmap) {
+            let text = "the file is not in the way; whether its text is mapped so, the kernel and \
+                        the file system decide:";
+            paragraph(out, "  ", text)?;
+        }
+        if let Some(fix) = fix(&entry.elf, verdict) {
+            write_fix(out, &entry.elf, verdict, &fix)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> Result<()> {
+    writeln!(out, "  fix:")?;
+    for (name, flags) in &fix.flags {
+        writeln!(
+            out,
+            "    relink, {:7} {flags}",
+            format!("{}:", linker_name(*name))
+        )?;
+    }
+    if elf.linker.name == LinkerName::Go {
+        paragraph(
+            out,
+            "    ",
+            "Go's own linker has no such flag; with -linkmode=external, pass those of the external one",
+        )?;
+    }
+    if fix.align {
+        let leaf = size_name(verdict.target);
+        let text = format!(
+            "or without relinking: wideleaf align (coming) will make the offsets congruent at {leaf} and raise p_align"
+        );
+        paragraph(out, "    ", &text)?;
+    }
+    Ok(())
+}
+
+/// The plain name of a linker.
+pub fn linker_name(name: LinkerName) -> String {
+    let evidence = wideleaf_elf::Evidence::Mark;
+    let version = None;
+    Linker {
+        name,
+        version,
+        evidence,
+    }
+    .to_string()
+}
+
+fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
+    let known = outlook::page_sizes(entry.elf.machine);
+    let pages = known
+        .iter()
+        .filter(|p| pages.is_empty() || pages.contains(p));
+    let rows: Vec<Outlook> = pages
+        .flat_map(|page| outlook::outlook(&entry.elf, entry.size, *page))
+        .collect();
+    writeln!(out)?;
+    if rows.is_empty() {
+        let text = format!(
+            "kernels: no prediction, the policy has no leaves for {} files of this class and page size",
+            entry.elf.machine
+        );
+        return paragraph(out, "  ", &text);
+    }
+    if entry.verdict.text == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  PAGES KERNEL        LOADED AT             {:25} WITH LARGE FOLIOS FROM ELSEWHERE",
+        "TEXT MAPPED BY"
+    )?;
+    for row in &rows {
+        let text = row.segments.iter().zip(&entry.elf.segments);
+        let text = text
+            .filter(|(_, s)| s.is_text())
+            .map(|(outlook, _)| outlook);
+        let now = outlook::sum(text.clone().flat_map(|s| &s.coverage));
+        let reachable = outlook::sum(text.flat_map(|s| &s.reachable));
+        writeln!(
+            out,
+            "  {:5} {:13} {:21} {:25} {}",
+            size_name(row.page),
+            row.kernel.name(),
+            placed(row.placement),
+            coverage(&now),
+            coverage(&reachable)
+        )?;
+    }
+    paragraph(
+        out,
+        "  ",
+        "for files on a file system with large folios, in dense use; elsewhere: a tmpfs mounted huge=always, \
+         MADV_COLLAPSE, khugepaged",
+    )
+}
+
+/// `2M × 12, 4K × 700`
+fn coverage(coverage: &[Covered]) -> String {
+    let parts = coverage
+        .iter()
+        .map(|c| format!("{} × {}", size_name(c.leaf), c.bytes / c.leaf));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn placed(placement: Placement) -> String {
+    match placement {
+        Placement::Fixed => "its linked address".to_string(),
+        Placement::Aligned(size) | Placement::ByMmap(size) => {
+            format!("a multiple of {}", size_name(size))
+        }
+        Placement::AnyPage(page) => format!("any {} page", size_name(page)),
+    }
+}
+
+/// Writes a text, broken at spaces to the terminal's width.
+fn paragraph(out: &mut impl Write, indent: &str, text: &str) -> Result<()> {
+    let room = width() - indent.len();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+            writeln!(out, "{indent}{line}")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    writeln!(out, "{indent}{line}")
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The table, one row for each file, and the summary below it.
+
+use super::collect::{Entry, Found};
+use crate::table::{Align, Table, bytes as size};
+use clap::ValueEnum;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+use std::io::{Result, Write};
+use wideleaf_elf::{Cause, Congruence, Verdict, fix, size_name};
+
+/// Columns of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub enum Column {
+    /// Bytes of text that 2M leaves could map in addition after a repair
+    Gain,
+    /// Bytes of text
+    Text,
+    /// Bytes of text that 2M leaves can map as the file is
+    Usable,
+    /// Whole 2M blocks in the deciding text segment, at its congruent place
+    Blocks,
+    /// Why the deciding text segment is, or is not, fit for wide leaves
+    Cause,
+    /// The widest leaf at which its address and offset are congruent
+    Congruent,
+    /// The largest p_align
+    Align,
+    /// Number of loadable segments
+    Segments,
+    /// Who linked the file
+    Linker,
+    /// Executable, PIE, static PIE or library
+    Kind,
+    /// Instruction set
+    Machine,
+    /// The linker flags that remove the cause
+    Fix,
+    /// The file
+    File,
+}
+
+/// What is printed without -o.
+pub const DEFAULT: [Column; 6] = [
+    Column::Gain,
+    Column::Text,
+    Column::Usable,
+    Column::Cause,
+    Column::Linker,
+    Column::File,
+];
+
+impl Column {
+    fn heading(self) -> String {
+        let value = self.to_possible_value().expect("no column is hidden");
+        value.get_name().to_string()
+    }
+
+    fn is_size(self) -> bool {
+        matches!(
+            self,
+            Column::Gain
+                | Column::Text
+                | Column::Usable
+                | Column::Blocks
+                | Column::Congruent
+                | Column::Align
+                | Column::Segments
+        )
+    }
+
+    /// The number behind a size column; `u64::MAX` stands for "any".
+    fn number(self, entry: &Entry) -> u64 {
+        let verdict = &entry.verdict;
+        match self {
+            Column::Gain => verdict.gain,
+            Column::Text => verdict.text,
+            Column::Usable => verdict.usable,
+            Column::Blocks => verdict.main().map_or(0, |v| v.blocks[1]),
+            Column::Congruent => match verdict.main().map(|v| v.congruent) {
+                Some(Congruence::Any) => u64::MAX,
+                Some(Congruence::Upto(widest)) => widest,
+                None => 0,
+            },
+            Column::Align => entry.elf.max_align(),
+            Column::Segments => entry.elf.segments.len() as u64,
+            _ => 0,
+        }
+    }
+
+    fn cell(self, entry: &Entry, bytes: bool) -> String {
+        let main = entry.verdict.main();
+        match self {
+            Column::Gain | Column::Text | Column::Usable | Column::Align => {
+                size(self.number(entry), bytes)
+            }
+            Column::Blocks | Column::Segments => self.number(entry).to_string(),
+            Column::Congruent => main.map_or("-".to_string(), |v| congruent(v.congruent, bytes)),
+            Column::Cause => main.map_or("no text", |v| v.cause.label()).to_string(),
+            Column::Linker => entry.elf.linker.to_string(),
+            Column::Kind => entry.elf.kind.describe().to_string(),
+            Column::Machine => entry.elf.machine.to_string(),
+            Column::Fix => main.map_or("-".to_string(), |v| fix_cell(entry, v)),
+            Column::File => entry.path.display().to_string(),
+        }
+    }
+}
+
+/// The widest size at which a segment is congruent.
+pub fn congruent(congruence: Congruence, bytes: bool) -> String {
+    match congruence {
+        Congruence::Any => "any".to_string(),
+        Congruence::Upto(widest) if bytes => widest.to_string(),
+        Congruence::Upto(widest) => size_name(widest),
+    }
+}
+
+fn fix_cell(entry: &Entry, verdict: &Verdict) -> String {
+    let Some(fix) = fix(&entry.elf, verdict) else {
+        return "-".to_string();
+    };
+    match &fix.flags[..] {
+        [(_, flags)] => flags.clone(),
+        _ => "depends on the linker".to_string(),
+    }
+}
+
+/// Sorts by a column; without one by gain, then by text.
+pub fn sort(entries: &mut [Entry], column: Option<Column>, reverse: bool) {
+    let key = |entry: &Entry| (Reverse(entry.verdict.gain), Reverse(entry.verdict.text));
+    entries.sort_by(|a, b| {
+        let by_column = match column {
+            None => Ordering::Equal,
+            Some(column) if column.is_size() => column.number(b).cmp(&column.number(a)),
+            Some(column) => column.cell(a, true).cmp(&column.cell(b, true)),
+        };
+        let order = by_column.then_with(|| key(a).cmp(&key(b)));
+        let order = order.then_with(|| a.path.cmp(&b.path));
+        if reverse { order.reverse() } else { order }
+    });
+}
+
+/// Writes the rows.
+pub fn write(
+    out: &mut impl Write,
+    entries: &[&Entry],
+    columns: &[Column],
+    bytes: bool,
+    headings: bool,
+) -> Result<()> {
+    let align = |column: &Column| match column.is_size() {
+        true => Align::Right,
+        false => Align::Left,
+    };
+    let heads = columns.iter().map(|c| (c.heading(), align(c)));
+    let mut table = Table::new(heads.collect());
+    for entry in entries {
+        table.row(columns.iter().map(|c| c.cell(entry, bytes)).collect());
+    }
+    out.write_all(table.render(headings).as_bytes())
+}
+
+/// Sums over what was found.
+#[derive(Default, serde::Serialize)]
+pub struct Summary {
+    /// Programs and libraries.
+    pub files: u64,
+    /// Bytes of text in them.
+    pub text: u64,
+    /// Bytes of text that 2M leaves can map as the files are.
+    pub usable: u64,
+    /// Bytes of text that 2M leaves could map in addition.
+    pub gain: u64,
+    /// ELF files that are not loaded: objects, core dumps, debug files.
+    pub not_loadable: u64,
+    /// Further names of files that were counted already.
+    pub same: u64,
+    /// Files and directories that could not be read.
+    pub errors: u64,
+    /// By cause of the deciding text segment.
+    pub causes: BTreeMap<Cause, Share>,
+}
+
+/// A cause's share.
+#[derive(Default, serde::Serialize)]
+pub struct Share {
+    pub files: u64,
+    pub text: u64,
+    pub gain: u64,
+}
+
+/// Adds up.
+pub fn summary(found: &Found) -> Summary {
+    let mut sum = Summary {
+        files: found.entries.len() as u64,
+        not_loadable: found.not_loadable,
+        same: found.same,
+        errors: found.errors.len() as u64,
+        ..Summary::default()
+    };
+    for entry in &found.entries {
+        let verdict = &entry.verdict;
+        sum.text += verdict.text;
+        sum.usable += verdict.usable;
+        sum.gain += verdict.gain;
+        if let Some(main) = verdict.main() {
+            let share = sum.causes.entry(main.cause).or_default();
+            share.files += 1;
+            share.text += verdict.text;
+            share.gain += verdict.gain;
+        }
+    }
+    sum
+}
+
+/// Writes the summary; `listed` files were shown above it.
+pub fn write_summary(
+    out: &mut impl Write,
+    found: &Found,
+    listed: usize,
+    bytes: bool,
+) -> Result<()> {
+    let sum = summary(found);
+    let size = |value| size(value, bytes);
+    writeln!(
+        out,
+        "{} programs and libraries with {} of text: 2M leaves can map {} of it as the files are, {} more after a repair",
+        sum.files,
+        size(sum.text),
+        size(sum.usable),
+        size(sum.gain)
+    )?;
+    let mut causes: Vec<_> = sum.causes.iter().collect();
+    causes.sort_by_key(|(cause, share)| (Reverse(share.gain), Reverse(share.text), **cause));
+    for (cause, share) in causes {
+        writeln!(
+            out,
+            "  {:14} {:>6} files {:>8} of text {:>8} to gain",
+            cause.label(),
+            share.files,
+            size(share.text),
+            size(share.gain)
+        )?;
+    }
+    let hidden = found.entries.len() - listed;
+    if hidden > 0 {
+        writeln!(
+            out,
+            "not listed: {hidden} files with nothing to gain (--all lists them)"
+        )?;
+    }
+    if sum.not_loadable + sum.same > 0 {
+        writeln!(
+            out,
+            "passed over: {} ELF files that no loader loads (objects, debug files), {} further names of files already counted",
+            sum.not_loadable, sum.same
+        )?;
+    }
+    if sum.errors > 0 {
+        writeln!(out, "could not be read: {}", sum.errors)?;
+    }
+    Ok(())
+}
