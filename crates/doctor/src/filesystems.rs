@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which mounted file systems keep their files in large folios.
+
+use crate::kernel::{Config, Release};
+use crate::{Check, Host, Status};
+
+/// From which version on a file system is known to have large folios for
+/// regular files, and where that can be seen: the calls of
+/// mapping_set_large_folios() and its kin in the sources of 6.12 and 7.3. Only
+/// XFS and ext4 are known from their release; of the others, what was before
+/// the version given was not checked.
+const SINCE: &[(&str, (u32, u32), &str)] = &[
+    ("xfs", (5, 18), "fs/xfs/xfs_icache.c"),
+    (
+        "ext4",
+        (6, 16),
+        "fs/ext4/inode.c, except with data=journal or encryption",
+    ),
+    ("erofs", (6, 12), "fs/erofs/inode.c"),
+    ("afs", (6, 12), "fs/afs/inode.c"),
+    ("nfs", (6, 12), "fs/nfs/inode.c"),
+    ("nfs4", (6, 12), "fs/nfs/inode.c"),
+    ("cifs", (6, 12), "fs/smb/client/inode.c"),
+    ("bcachefs", (6, 12), "fs/bcachefs/fs.c"),
+    ("zonefs", (6, 12), "fs/zonefs/super.c"),
+    ("btrfs", (7, 3), "fs/btrfs/btrfs_inode.h"),
+];
+
+/// Where programs and libraries lie.
+const TEXT: &[&str] = &[
+    "/usr/lib",
+    "/usr/bin",
+    "/usr",
+    "/opt",
+    "/srv",
+    "/home",
+    "/var/lib/containers",
+    "/",
+];
+
+struct Mount {
+    point: String,
+    kind: String,
+    options: String,
+}
+
+fn mounts(host: &Host) -> Vec<Mount> {
+    let text = host
+        .read("/proc/self/mounts")
+        .or_else(|| host.read("/proc/mounts"))
+        .unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ').skip(1).map(|f| f.replace("\\040", " "));
+            Some(Mount {
+                point: fields.next()?,
+                kind: fields.next()?,
+                options: fields.next()?,
+            })
+        })
+        .collect()
+}
+
+/// The file systems that hold text.
+pub(crate) fn text(host: &Host, release: &Release, config: &Config) -> Check {
+    let check = Check::new(
+        "filesystems",
+        "large folios of the file systems that hold programs",
+        "the page cache can only map wide what the file system lets it keep in large folios",
+    );
+    let mounts = mounts(host);
+    // The last mount on a point hides the ones before.
+    let found: Vec<&Mount> = TEXT
+        .iter()
+        .filter_map(|point| mounts.iter().rev().find(|m| m.point == *point))
+        .collect();
+    if found.is_empty() {
+        return check.unknown("/proc/self/mounts cannot be read or has no root");
+    }
+    let mut without = Vec::new();
+    let lines: Vec<String> = found
+        .iter()
+        .map(|mount| {
+            let (has, what) = verdict(mount, release);
+            if has == Some(false) {
+                without.push(mount.kind.clone());
+            }
+            format!("{} ({}): {what}", mount.point, mount.kind)
+        })
+        .collect();
+    let found = lines.join("; ");
+    if without.is_empty() {
+        return check.good(found);
+    }
+    let collapse = match config.get("READ_ONLY_THP_FOR_FS") {
+        Some("y") => "; until then MADV_COLLAPSE and khugepaged work on it (READ_ONLY_THP_FOR_FS)",
+        _ => "",
+    };
+    check.improve(
+        found,
+        format!("put hot programs on XFS, uncompressed EROFS or a tmpfs with huge=always, or use a kernel whose {} has large folios{collapse}", without[0]),
+        "fstab for the new file system; a later kernel of the distribution",
+    )
+}
+
+fn verdict(mount: &Mount, release: &Release) -> (Option<bool>, String) {
+    if mount.kind == "overlay" {
+        return (None, "as the file systems of its layers".to_owned());
+    }
+    if mount.kind == "tmpfs" {
+        let huge = option(&mount.options, "huge").unwrap_or("never");
+        return (Some(huge != "never"), format!("huge={huge}"));
+    }
+    let Some((_, (major, minor), source)) = SINCE.iter().find(|s| s.0 == mount.kind) else {
+        return (Some(false), "none known".to_owned());
+    };
+    match release.at_least(*major, *minor) {
+        Some(true) => (Some(true), format!("yes ({source} of {major}.{minor})")),
+        Some(false) if matches!(mount.kind.as_str(), "xfs" | "ext4") => {
+            (Some(false), format!("not before {major}.{minor}"))
+        }
+        Some(false) => (
+            None,
+            format!("in {major}.{minor}; versions before it were not checked"),
+        ),
+        None => (
+            None,
+            format!("since {major}.{minor}; this kernel's version is unknown"),
+        ),
+    }
+}
+
+fn option<'a>(options: &'a str, name: &str) -> Option<&'a str> {
+    options
+        .split(',')
+        .find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// A tmpfs that gives text PMD leaves at once.
+pub(crate) fn tmpfs(host: &Host) -> Check {
+    let check = Check::new(
+        "tmpfs",
+        "a tmpfs with huge pages",
+        "text on a tmpfs mounted huge=always is mapped by PMD leaves on the first fault, whatever the global settings, and \
+         shared by all processes",
+    );
+    let mounts = mounts(host);
+    let huge: Vec<String> = mounts
+        .iter()
+        .filter(|m| m.kind == "tmpfs")
+        .filter_map(|m| Some((m, option(&m.options, "huge").filter(|h| *h != "never")?)))
+        .map(|(m, huge)| format!("{}: huge={huge}", m.point))
+        .collect();
+    if !huge.is_empty() {
+        return check.good(huge.join(", "));
+    }
+    Check {
+        status: Status::Note,
+        ..check.improve(
+        "none is mounted with huge=",
+        "mount -t tmpfs -o huge=always,size=1G,mode=755 tmpfs /opt/wide, and copy the program there; `wideleaf inspect` tells whether its layout can use it",
+        "/etc/fstab: tmpfs /opt/wide tmpfs huge=always,size=1G,mode=755 0 0, and a systemd unit that copies the program before its service starts",
+    ) }
+}

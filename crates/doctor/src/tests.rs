@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Machines that are not there.
+
+use crate::{Check, Host, Status, examine};
+use std::collections::HashMap;
+use std::path::Path;
+use wideleaf_cpu::named;
+
+const THP: &str = "sys/kernel/mm/transparent_hugepage";
+
+fn write(root: &Path, path: &str, text: &str) {
+    let file = root.join(path);
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, text).unwrap();
+}
+
+/// A machine with these files; programs answer as given.
+fn examined(files: &[(&str, &str)], answers: &[(&str, &str)]) -> Vec<Check> {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        write(root.path(), path, text);
+    }
+    let answers: HashMap<String, String> = answers
+        .iter()
+        .map(|(c, a)| ((*c).to_owned(), (*a).to_owned()))
+        .collect();
+    examine(
+        &Host::at(root.path(), answers),
+        &named("neoverse-v2", 4096).unwrap(),
+    )
+}
+
+fn find<'a>(checks: &'a [Check], id: &str) -> &'a Check {
+    checks
+        .iter()
+        .find(|c| c.id == id)
+        .unwrap_or_else(|| panic!("no check {id}"))
+}
+
+#[test]
+fn an_empty_machine_is_unknown_not_good() {
+    let checks = examined(&[], &[]);
+    for id in [
+        "kernel",
+        "thp",
+        "filesystems",
+        "read-only-thp",
+        "madv-collapse",
+        "glibc-thp",
+    ] {
+        assert_eq!(find(&checks, id).status, Status::Unknown, "{id}");
+    }
+}
+
+#[test]
+fn an_old_kernel_on_ext4_with_thp_never() {
+    let thp = format!("{THP}/enabled");
+    let shmem = format!("{THP}/shmem_enabled");
+    let checks = examined(
+        &[
+            ("proc/sys/kernel/osrelease", "5.10.0-28-amd64\n"),
+            (
+                "boot/config-5.10.0-28-amd64",
+                "CONFIG_TRANSPARENT_HUGEPAGE=y\n# CONFIG_READ_ONLY_THP_FOR_FS is not set\n",
+            ),
+            (&thp, "always madvise [never]\n"),
+            (&shmem, "always within_size advise never [deny] force\n"),
+            (
+                "proc/self/mounts",
+                "/dev/sda1 / ext4 rw 0 0\ntmpfs /opt tmpfs rw,huge=always 0 0\n",
+            ),
+        ],
+        &[],
+    );
+    for id in [
+        "kernel",
+        "thp",
+        "shmem",
+        "filesystems",
+        "read-only-thp",
+        "madv-collapse",
+    ] {
+        let check = find(&checks, id);
+        assert_eq!(check.status, Status::Improve, "{id}: {}", check.found);
+        assert!(
+            !check.change.is_empty() && !check.persist.is_empty(),
+            "{id} says no remedy"
+        );
+    }
+    assert!(find(&checks, "shmem").found.contains("overrules"));
+    assert!(find(&checks, "thp").change.contains("echo madvise > /sys/"));
+    assert_eq!(find(&checks, "tmpfs").status, Status::Good);
+}
+
+#[test]
+fn a_modern_machine_is_good() {
+    let thp = format!("{THP}/enabled");
+    let shmem = format!("{THP}/shmem_enabled");
+    let pmd = format!("{THP}/hpage_pmd_size");
+    let checks = examined(
+        &[
+            ("proc/sys/kernel/osrelease", "7.3.4-1-arm64\n"),
+            (
+                "boot/config-7.3.4-1-arm64",
+                "CONFIG_TRANSPARENT_HUGEPAGE=y\nCONFIG_ARM64_CONTPTE=y\n",
+            ),
+            (&thp, "always [madvise] never\n"),
+            (&shmem, "always within_size [advise] never deny force\n"),
+            (&pmd, "2097152\n"),
+            (
+                "proc/self/mounts",
+                "/dev/sda1 / xfs rw 0 0\n/dev/sda2 /usr ext4 rw 0 0\n",
+            ),
+        ],
+        &[
+            (
+                "/lib/ld-linux-aarch64.so.1 --version",
+                "ld.so (Debian GLIBC 2.44-1) stable release version 2.44.\n",
+            ),
+            (
+                "/lib/ld-linux-aarch64.so.1 --list-tunables",
+                "glibc.malloc.check: 0x0\nglibc.elf.thp: 0x1 (min: 0x0, max: 0x1)\n",
+            ),
+        ],
+    );
+    let bad: Vec<&Check> = checks
+        .iter()
+        .filter(|c| matches!(c.status, Status::Improve | Status::Unknown))
+        .collect();
+    // The only thing not there is khugepaged's folder.
+    assert!(bad.iter().all(|c| c.id == "khugepaged"), "{bad:?}");
+    assert_eq!(find(&checks, "read-only-thp").status, Status::Note);
+}
+
+#[test]
+fn the_loader_is_asked_for_its_tunable() {
+    let ask = |value: &str| {
+        let tunables = format!("glibc.elf.thp: {value} (min: 0x0, max: 0x1)\n");
+        let version = "ld.so (GNU libc) stable release version 2.44.\n";
+        let program = "/lib64/ld-linux-x86-64.so.2";
+        let checks = examined(
+            &[],
+            &[
+                (&format!("{program} --version"), version),
+                (&format!("{program} --list-tunables"), &tunables),
+            ],
+        );
+        find(&checks, "glibc-thp").status
+    };
+    assert_eq!(ask("0x0"), Status::Improve);
+    assert_eq!(ask("0"), Status::Improve);
+    assert_eq!(ask("0x1"), Status::Good);
+}
+
+#[test]
+fn linkers_are_asked_and_their_defaults_told() {
+    let gnu = "  -z separate-code            Create separate code program header (default)\n  -z noseparate-code          Don't\n";
+    let lld = "  --no-rosegment          Do not put\n  --rosegment             Put read-only in their own segment (default)\n";
+    let gold = "  --rosegment                 Put read-only\n  --no-rosegment              Do not put read-only sections\n                              in their own segment (default)\n";
+    let checks = examined(
+        &[],
+        &[
+            ("ld.bfd --help", gnu),
+            ("ld.lld --help", lld),
+            ("ld.gold --help", gold),
+            ("ld.bfd --version", "GNU ld 2.40\nCopyright\n"),
+        ],
+    );
+    assert!(
+        find(&checks, "linker-gnu")
+            .found
+            .starts_with("GNU ld 2.40: default: separate-code;")
+    );
+    assert!(
+        find(&checks, "linker-lld")
+            .found
+            .contains("default: --rosegment;")
+    );
+    let found = &find(&checks, "linker-gold").found;
+    assert!(found.contains("default: --no-rosegment;"), "{found}");
+    assert!(
+        checks.iter().all(|c| c.id != "linker-mold"),
+        "mold is not installed there"
+    );
+}
+
+#[test]
+fn mount_points_may_hold_spaces_and_be_hidden_by_later_ones() {
+    let checks = examined(
+        &[
+            ("proc/sys/kernel/osrelease", "6.12.0\n"),
+            (
+                "proc/self/mounts",
+                "a / ext4 rw 0 0\nb /my\\040disk ext4 rw 0 0\nc / overlay rw 0 0\nd /usr xfs rw 0 0\n",
+            ),
+        ],
+        &[],
+    );
+    let check = find(&checks, "filesystems");
+    assert!(
+        check.found.contains("/ (overlay)") && !check.found.contains("ext4"),
+        "{}",
+        check.found
+    );
+    assert_eq!(check.status, Status::Good);
+}
+
+#[test]
+fn ids_are_unique() {
+    let checks = examined(&[], &[]);
+    for (i, check) in checks.iter().enumerate() {
+        assert!(
+            checks[i + 1..].iter().all(|c| c.id != check.id),
+            "{}",
+            check.id
+        );
+    }
+}
