@@ -5,12 +5,21 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
 /// An exclusive lock, held until dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: Flock<File>,
+    file: Flock<File>,
+}
+
+impl AsFd for Lock {
+    /// The lock's file. A process that inherits a duplicate holds the lock as
+    /// well, for as long as it lives if we are killed.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 impl Lock {
@@ -38,6 +47,6 @@ impl Lock {
             }
             Err((_, errno)) => return Err(errno).with_context(what),
         };
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }

@@ -313,14 +313,14 @@ fn take_built(obj: &Path) -> Result<Option<String>> {
 /// make at work in an object folder.
 struct Build<'a> {
     inputs: &'a Inputs<'a>,
-    src: PathBuf,
+    tree: &'a WorkTree,
     obj: &'a Path,
     log: File,
     log_path: PathBuf,
 }
 
 impl<'a> Build<'a> {
-    fn start(inputs: &'a Inputs<'a>, tree: &WorkTree, obj: &'a Path) -> Result<Self> {
+    fn start(inputs: &'a Inputs<'a>, tree: &'a WorkTree, obj: &'a Path) -> Result<Self> {
         let spec = inputs.spec;
         let name = format!("build-{}-{}.log", spec.flavour(), spec.variant);
         let log_path = tree.dir().join(name);
@@ -330,7 +330,7 @@ impl<'a> Build<'a> {
         create(&obj.join(MARKER))?.sync_all()?;
         Ok(Self {
             inputs,
-            src: tree.src(),
+            tree,
             obj,
             log: create(&log_path)?,
             log_path,
@@ -352,7 +352,7 @@ impl<'a> Build<'a> {
         // The script leaves its temporary files in the current folder.
         merge
             .current_dir(self.obj)
-            .arg(self.src.join("scripts/kconfig/merge_config.sh"))
+            .arg(self.tree.src().join("scripts/kconfig/merge_config.sh"))
             .args(["-m", "-Q", "-O", "."])
             .env("KCONFIG_CONFIG", ".config")
             .arg(".config");
@@ -379,7 +379,7 @@ impl<'a> Build<'a> {
             }
         }
         make.arg("-C")
-            .arg(&self.src)
+            .arg(self.tree.src())
             .arg(format!("O={}", self.obj.display()))
             .arg(format!("ARCH={arch}"))
             .arg(format!("CROSS_COMPILE={}", cross(arch)))
@@ -387,7 +387,13 @@ impl<'a> Build<'a> {
             .arg(format!("-j{jobs}"))
             .args(targets)
             .env("LC_ALL", "C");
-        make::run(&mut make, &mut self.log, &self.log_path, compiled)
+        make::run(
+            &mut make,
+            self.tree.lock(),
+            &mut self.log,
+            &self.log_path,
+            compiled,
+        )
     }
 }
 

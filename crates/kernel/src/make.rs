@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -37,9 +38,11 @@ impl std::fmt::Display for Killed {
 impl std::error::Error for Killed {}
 
 /// Runs `make` to its end. Everything it writes goes to `log`; `compiled` is
-/// called with the number of files compiled so far.
+/// called with the number of files compiled so far. make and all it starts
+/// inherit `lock`.
 pub(crate) fn run(
     make: &mut Command,
+    lock: BorrowedFd<'_>,
     log: &mut File,
     log_path: &Path,
     compiled: &mut dyn FnMut(u64),
@@ -49,10 +52,17 @@ pub(crate) fn run(
         .stdout(writer.try_clone()?)
         .stderr(writer)
         .process_group(0);
-    // SAFETY: prctl(2) is a system call and touches no memory of ours.
+    let lock = lock.as_raw_fd();
+    // SAFETY: prctl(2) and dup(2) are async-signal-safe and touch no memory of
+    // ours; the caller borrows the file until the child has been waited for.
     unsafe {
-        // make must not go on in a folder whose lock died with us.
-        make.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?));
+        // If we are killed, make should end; and until the last of what it
+        // started has, nobody else should take the folder for free.
+        make.pre_exec(move || {
+            nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?;
+            nix::errno::Errno::result(nix::libc::dup(lock))?;
+            Ok(())
+        });
     }
     let forward = Forward::install()?;
     let mut child = make.spawn().context("cannot run make")?;
@@ -195,6 +205,7 @@ impl Drop for Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     fn make(script: &str) -> (Result<()>, u64, String) {
         let dir = tempfile::tempdir().unwrap();
@@ -203,7 +214,10 @@ mod tests {
         let mut files = 0;
         let mut sh = Command::new("sh");
         sh.args(["-c", script]);
-        let result = run(&mut sh, &mut log, &path, &mut |done| files = done);
+        let lock = File::open("/dev/null").unwrap();
+        let result = run(&mut sh, lock.as_fd(), &mut log, &path, &mut |done| {
+            files = done;
+        });
         (result, files, std::fs::read_to_string(&path).unwrap())
     }
 
@@ -255,6 +269,33 @@ mod tests {
             "{error:#}"
         );
         assert!(log.contains("cleaned"), "{log}");
+    }
+
+    #[test]
+    fn what_make_started_holds_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = wideleaf_cache::Cache::at(dir.path()).unwrap();
+        let lock = cache.lock("tree", || ()).unwrap();
+        let file = dir.path().join("locks/tree.lock");
+        let path = dir.path().join("log");
+        let mut log = File::create(&path).unwrap();
+        // The orphan's output goes elsewhere, or we would wait for its end.
+        let mut sh = Command::new("sh");
+        sh.args([
+            "-c",
+            "exec >/dev/null 2>&1; sleep 100 & echo $! > \"$1\"",
+            "sh",
+        ])
+        .arg(dir.path().join("pid"));
+        run(&mut sh, lock.as_fd(), &mut log, &path, &mut |_| ()).unwrap();
+        let pid = std::fs::read_to_string(dir.path().join("pid")).unwrap();
+        let held = std::fs::read_dir(format!("/proc/{}/fd", pid.trim()))
+            .unwrap()
+            .filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
+            .any(|target| target == file);
+        let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
+        nix::sys::signal::kill(pid, Signal::SIGKILL).unwrap();
+        assert!(held);
     }
 
     #[test]

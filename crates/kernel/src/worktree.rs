@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use wideleaf_cache::{Cache, Lock};
@@ -34,7 +35,7 @@ pub struct WorkTree {
     dir: PathBuf,
     source: Source,
     journal: Journal,
-    _lock: Lock,
+    lock: Lock,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -70,7 +71,7 @@ impl WorkTree {
             dir,
             source: source.clone(),
             journal,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -82,6 +83,11 @@ impl WorkTree {
     /// The source tree.
     pub fn src(&self) -> PathBuf {
         self.dir.join("src")
+    }
+
+    /// The lock's file, for make to inherit.
+    pub(crate) fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
     }
 
     /// What was unpacked.
