@@ -4,14 +4,20 @@
 use crate::kernel::{Config, Release};
 use crate::{Check, Host};
 
-pub(crate) fn checks(host: &Host, release: &Release, config: &Config) -> Vec<Check> {
+/// `needless`: the file systems that hold programs have large folios.
+pub(crate) fn checks(
+    host: &Host,
+    release: &Release,
+    config: &Config,
+    needless: bool,
+) -> Vec<Check> {
     vec![
-        read_only_thp(release, config),
+        read_only_thp(release, config, needless),
         madv_collapse(host, release, config),
     ]
 }
 
-fn read_only_thp(release: &Release, config: &Config) -> Check {
+fn read_only_thp(release: &Release, config: &Config, needless: bool) -> Check {
     const OPTION: &str = "READ_ONLY_THP_FOR_FS";
     let check = Check::new(
         "read-only-thp",
@@ -25,6 +31,9 @@ fn read_only_thp(release: &Release, config: &Config) -> Check {
         Some(_) if !config.mentions(OPTION) && release.at_least(7, 0) == Some(true) => {
             check.note("this kernel has no such option any more; large folios of the file system take its place")
         }
+        Some(_) if needless => check.note(
+            "not set; the file systems that hold programs have large folios and do not need it",
+        ),
         Some(_) => check.improve(
             format!("not set in {}", config.source.as_deref().unwrap_or("?")),
             "use a kernel with CONFIG_READ_ONLY_THP_FOR_FS=y, or file systems that have large folios themselves",

@@ -115,7 +115,10 @@ fn verdict(mount: &Mount, release: &Release) -> (Option<bool>, String) {
         return (Some(false), "none known".to_owned());
     };
     match release.at_least(*major, *minor) {
-        Some(true) => (Some(true), format!("yes ({source} of {major}.{minor})")),
+        Some(true) => (
+            Some(true),
+            format!("yes, {major}.{minor} or later has them ({source})"),
+        ),
         Some(false) if matches!(mount.kind.as_str(), "xfs" | "ext4") => {
             (Some(false), format!("not before {major}.{minor}"))
         }

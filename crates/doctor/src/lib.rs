@@ -112,9 +112,11 @@ pub fn examine(host: &Host, cpu: &Cpu) -> Vec<Check> {
     let config = kernel::config(host);
     let mut checks = vec![kernel::version(&release), tlb(cpu)];
     checks.extend(thp::checks(host, &release, &config));
-    checks.push(filesystems::text(host, &release, &config));
+    let text = filesystems::text(host, &release, &config);
+    let large = text.status == Status::Good;
+    checks.push(text);
     checks.push(filesystems::tmpfs(host));
-    checks.extend(collapse::checks(host, &release, &config));
+    checks.extend(collapse::checks(host, &release, &config, large));
     checks.extend(toolchain::checks(host));
     checks
 }

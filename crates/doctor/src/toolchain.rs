@@ -147,7 +147,7 @@ fn examine(linker: &Linker, help: &str, host: &Host) -> Check {
         status: Status::Note,
         found,
         change: format!(
-            "link hot programs with {}; repair what is linked already by `wideleaf align`",
+            "link hot programs with {}; `wideleaf inspect` tells for each what it would gain",
             linker.fix
         ),
         persist: "LDFLAGS of the build (Debian: DEB_LDFLAGS_MAINT_APPEND in debian/rules)"

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Leaf coverage per service as OpenMetrics text.
+//!
+//! | module | reason to exist |
+//! |---|---|
+//! | `snapshot` | processes summed up by control group |
+//! | `text` | the exposition format |
+//! | `serve` | a small HTTP endpoint |
+//! | `file` | a file replaced in one step, for node_exporter |
+
+mod file;
+mod serve;
+mod snapshot;
+mod text;
+
+pub use file::replace;
+pub use serve::{Content, Server};
+pub use snapshot::{Group, Snapshot};
+pub use text::render;

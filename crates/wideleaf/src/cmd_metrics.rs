@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf metrics`: coverage per service for the Prometheus there is.
+
+use crate::cmd_ps::write_out;
+use crate::procset::{Choice, Machine, Machinery};
+use anyhow::{Context, Result, bail};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use wideleaf_metrics::{Server, Snapshot, render, replace};
+use wideleaf_procmap::Scope;
+
+/// Arguments of `wideleaf metrics`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without --output and --listen the text is printed once.
+
+Examples:
+  wideleaf metrics --output /var/lib/prometheus/node-exporter/wideleaf.prom
+  wideleaf metrics --listen 127.0.0.1:9752")]
+pub struct Args {
+    /// Write a file for node_exporter's textfile collector, replacing it in
+    /// one step; its name has to end in .prom
+    #[arg(short, long, value_name = "FILE", conflicts_with = "listen")]
+    output: Option<PathBuf>,
+    /// With --output: write again every so many seconds instead of once
+    #[arg(long, value_name = "SECONDS", requires = "output", value_parser = clap::value_parser!(u64).range(1..))]
+    interval: Option<u64>,
+    /// Serve http://ADDRESS/metrics
+    #[arg(short, long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:9752")]
+    listen: Option<SocketAddr>,
+    /// Let --listen take an address that other machines can reach
+    #[arg(long, requires = "listen")]
+    allow_remote: bool,
+    /// Parts of a control group's path that make a service
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    depth: usize,
+    /// Services at most; the smallest others are summed up as "(other)"
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    max_services: usize,
+    #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+/// Runs `wideleaf metrics`.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let mut machine = Machinery::new(&args.machine)?;
+    if let Some(address) = args.listen {
+        return serve(&args, &mut machine, address);
+    }
+    let Some(path) = &args.output else {
+        write_out(&render(&snapshot(&args, &mut machine)?))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    if path.extension().is_none_or(|e| e != "prom") {
+        bail!(
+            "--output {}: node_exporter reads only files whose name ends in .prom",
+            path.display()
+        );
+    }
+    loop {
+        let text = render(&snapshot(&args, &mut machine)?);
+        replace(path, &text).with_context(|| path.display().to_string())?;
+        let Some(seconds) = args.interval else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
+}
+
+fn serve(args: &Args, machine: &mut Machinery, address: SocketAddr) -> Result<ExitCode> {
+    if !address.ip().is_loopback() && !args.allow_remote {
+        bail!(
+            "--listen {address}: other machines could reach it; add --allow-remote if that is wanted"
+        );
+    }
+    let mut server = Server::bind(address).with_context(|| format!("--listen {address}"))?;
+    eprintln!(
+        "wideleaf: metrics: serving http://{}/metrics",
+        server.address()?
+    );
+    let mut content = || {
+        snapshot(args, machine)
+            .map(|s| render(&s))
+            .map_err(|e| format!("{e:#}"))
+    };
+    Err(server.run(&mut content)).with_context(|| format!("--listen {address}"))
+}
+
+fn snapshot(args: &Args, machine: &mut Machinery) -> Result<Snapshot> {
+    let started = Instant::now();
+    let mut processes = Vec::new();
+    let seen = machine.pass(None, Scope::Text, &args.choice.select(), |mut process| {
+        process.mappings = Vec::new();
+        processes.push(process);
+    })?;
+    let mut snapshot = Snapshot {
+        page: machine.page,
+        version: env!("CARGO_PKG_VERSION"),
+        ..Snapshot::default()
+    };
+    for process in &processes {
+        let pressure = machine.pressure(&process.total);
+        snapshot.add(process, args.depth, pressure.needed, pressure.load_last);
+    }
+    snapshot.limit(args.max_services);
+    if let Some(tlb) = &machine.cpu.tlb {
+        let levels = 1..=tlb.last_level().unwrap_or(0);
+        snapshot.tlb = levels.map(|level| (level, tlb.entries(level))).collect();
+    }
+    snapshot.unreadable = vec![
+        ("denied", seen.denied.len() as u64),
+        ("failed", seen.failed.len() as u64),
+    ];
+    snapshot.partly = (seen.partly + seen.blind) as u64;
+    snapshot.seconds = started.elapsed().as_secs_f64();
+    Ok(snapshot)
+}
