@@ -155,6 +155,11 @@ impl Vcpu {
 
     /// An instruction of interest is about to run.
     pub fn event(&mut self, plugin: &Plugin, event: &Event) {
+        if let Event::Arm64(insn_arm64::Event::ZeroBlock(register)) = *event {
+            let va = self.registers.general(register);
+            self.touch(va);
+            return;
+        }
         self.settle(plugin);
         match *event {
             Event::Arm64(e) => self.arm64_event(plugin, e),
@@ -181,7 +186,35 @@ impl Vcpu {
                     plugin.tell_others(self.index, Mail::Invalidate(op));
                 }
             }
-            Tlbi(_) => {}
+            Tlbi(_) | ZeroBlock(_) => {}
+            Bulk { dst, src, len } => {
+                let len = self.registers.general(len);
+                for register in src.into_iter().chain([dst]) {
+                    let start = self.registers.general(register);
+                    self.touch_pages(start, len);
+                }
+            }
+        }
+    }
+
+    /// A data access that QEMU makes in a helper, past the memory callback,
+    /// and that is about to happen. If nothing is mapped it faults and is made
+    /// again.
+    fn touch(&mut self, va: u64) -> bool {
+        let mapped = self.core.is_last(Side::Data, va)
+            || matches!(self.core.mmu().walk(self.core.mem(), va), Walk::Found(_));
+        if mapped {
+            self.core.access(Side::Data, va);
+        }
+        mapped
+    }
+
+    /// Touches each 4K page of `len` bytes at `start`, as far as mapped.
+    fn touch_pages(&mut self, start: u64, len: u64) {
+        let mut va = start;
+        let end = start.saturating_add(len);
+        while va < end && self.touch(va) {
+            va = (va | 0xfff).saturating_add(1);
         }
     }
 

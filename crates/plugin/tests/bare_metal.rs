@@ -183,8 +183,13 @@ fn arm64_counts_are_as_worked_out_on_paper() {
             // One load, two pages, both known.
             (13, 4, 0, (2, 0, 0), 0),
             (14, 3, 1, (0, 0, 0), 0),
+            // Bulk operations count per instruction (DC ZVA) or per page; the
+            // copy's source is new: pages 8 to 11, evicted from L1 by phase 2.
+            (15, 3, 0, (2, 0, 0), 0),
         ],
     );
+    let (user, _) = counts(&r, 16);
+    assert_eq!(user.dtlb.accesses, 4 + 4 + 4);
     let leaf = |phase| {
         counts(&r, phase)
             .0

@@ -48,6 +48,8 @@ _start:
 	msr	vbar_el1, x0
 	isb
 	mrs	x0, sctlr_el1
+	ldr	x4, =(1 << 33) | (1 << 14)	/* EL0: MOPS, DC ZVA */
+	orr	x0, x0, x4
 	orr	x0, x0, #1
 	bl	spin				/* translated here ... */
 	msr	sctlr_el1, x0
@@ -229,6 +231,26 @@ user:
 	/* 14: an exception that does nothing. */
 	phase	14
 	call	0
+	phase	0
+
+	/* 15: DC ZVA of two pages. 16: SETP and CPYFP over four pages each. */
+	movz	x0, #0x8001, lsl #16
+	add	x1, x0, #0x1000
+	phase	15
+	dc	zva, x0
+	dc	zva, x1
+	phase	16
+	mov	x1, #0x4000
+	mov	x2, #0
+	.inst	0x19c20420			/* setp [x0]!, x1!, x2 */
+	.inst	0x19c24420			/* setm */
+	.inst	0x19c28420			/* sete */
+	movz	x0, #0x8001, lsl #16
+	add	x3, x0, #0x8, lsl #12
+	mov	x1, #0x4000
+	.inst	0x19030420			/* cpyfp [x0]!, [x3]!, x1! */
+	.inst	0x19430420			/* cpyfm */
+	.inst	0x19830420			/* cpyfe */
 	phase	0
 
 	/* Which leaves map 0x80010000 to the end of the block? */

@@ -18,6 +18,19 @@ pub enum Event {
     ExceptionLevel,
     /// TLB maintenance.
     Tlbi(Tlbi),
+    /// DC ZVA and its tag-setting forms: zeroes the block at the address in
+    /// this register.
+    ZeroBlock(u8),
+    /// Start of a copy or fill of FEAT_MOPS (CPYP, CPYFP, SETP), by numbers of
+    /// the registers with the addresses and the length.
+    Bulk {
+        /// Destination.
+        dst: u8,
+        /// Source, if it is a copy.
+        src: Option<u8>,
+        /// Bytes.
+        len: u8,
+    },
 }
 
 /// A TLBI instruction for the EL1&0 regime.
@@ -82,9 +95,29 @@ pub fn decode(word: u32) -> Option<Event> {
     }
     // SYS (op0 = 1).
     if word & 0xfff8_0000 == 0xd508_0000 {
+        // DC ZVA, GVA, GZVA: op1 3, CRn 7, CRm 4, op2 1, 3, 4.
+        if word & 0xffff_ff00 == 0xd50b_7400 && matches!((word >> 5) & 7, 1 | 3 | 4) {
+            return Some(Event::ZeroBlock((word & 31) as u8));
+        }
         return tlbi(word).map(Event::Tlbi);
     }
-    None
+    bulk(word)
+}
+
+/// Memory copy and set (C4.1, "Memory Copy and Memory Set"), prologues only:
+/// they see the whole range, the main and epilogue parts what is left.
+fn bulk(word: u32) -> Option<Event> {
+    if word & 0xfb20_0c00 != 0x1900_0400 {
+        return None;
+    }
+    let register = |low: u32| ((word >> low) & 31) as u8;
+    let (dst, len, rs) = (register(0), register(5), register(16));
+    let src = match ((word >> 22) & 3, (word >> 14) & 3) {
+        (0, _) => Some(rs),
+        (3, 0) => None,
+        _ => return None,
+    };
+    Some(Event::Bulk { dst, src, len })
 }
 
 fn tlbi(word: u32) -> Option<Tlbi> {
@@ -262,6 +295,28 @@ mod tests {
             (0xd50c_839f, tlbi(TlbiOp::All, true, 31), "tlbi alle1is"),
             (0xd508_7521, None, "ic ivau-like SYS"),
             (0xd503_201f, None, "nop"),
+            (0xd50b_7423, Some(Event::ZeroBlock(3)), "dc zva, x3"),
+            (0xd50b_7a23, None, "dc cvac, x3"),
+            (
+                0x19c2_0420,
+                Some(Event::Bulk {
+                    dst: 0,
+                    src: None,
+                    len: 1,
+                }),
+                "setp [x0]!, x1!, x2",
+            ),
+            (0x19c2_4420, None, "setm [x0]!, x1!, x2"),
+            (
+                0x1903_0420,
+                Some(Event::Bulk {
+                    dst: 0,
+                    src: Some(3),
+                    len: 1,
+                }),
+                "cpyfp [x0]!, [x3]!, x1!",
+            ),
+            (0x1983_0420, None, "cpyfe [x0]!, [x3]!, x1!"),
         ];
         for (word, want, text) in cases {
             assert_eq!(decode(word), want, "{text}");
