@@ -2,7 +2,8 @@
 //! The verdicts and the flags, checked with the linkers themselves: link a
 //! program, judge it, link it again with the flags that the fix names, judge
 //! again. Needs Debian's packages binutils, binutils-aarch64-linux-gnu, lld and
-//! mold, which `scripts/deps check` installs.
+//! mold, which `scripts/deps check` installs; gold, which binutils are about to
+//! drop, is tested if it is there.
 
 use object::write::{Object, StandardSection, Symbol, SymbolSection};
 use object::{Architecture, BinaryFormat, Endianness, SymbolFlags, SymbolKind, SymbolScope};
@@ -15,13 +16,13 @@ const M: u64 = 1 << 20;
 /// A linker's command line up to the options, for one architecture.
 type Tool = (LinkerName, &'static [&'static str]);
 
-const X86_64: [Tool; 4] = [
+static X86_64: [Tool; 4] = [
     (LinkerName::Gnu, &["ld.bfd"]),
     (LinkerName::Gold, &["ld.gold"]),
     (LinkerName::Lld, &["ld.lld"]),
     (LinkerName::Mold, &["mold"]),
 ];
-const ARM64: [Tool; 4] = [
+static ARM64: [Tool; 4] = [
     (LinkerName::Gnu, &["aarch64-linux-gnu-ld.bfd"]),
     (LinkerName::Gold, &["aarch64-linux-gnu-ld.gold"]),
     (LinkerName::Lld, &["ld.lld", "-m", "aarch64linux"]),
@@ -33,6 +34,19 @@ const MODES: [(Kind, &[&str]); 3] = [
     (Kind::Library, &["-shared", "-soname", "libx.so"]),
 ];
 const INTERPRETER: &[&str] = &["-pie", "-dynamic-linker", "/lib/ld.so"];
+
+/// The linkers to test: all but gold have to be there.
+fn installed(tools: &'static [Tool]) -> Vec<&'static Tool> {
+    let present = |tool: &&Tool| {
+        let there =
+            tool.0 != LinkerName::Gold || Command::new(tool.1[0]).arg("-v").output().is_ok();
+        if !there {
+            eprintln!("SKIPPED: {} is not installed", tool.1[0]);
+        }
+        there
+    };
+    tools.iter().filter(present).collect()
+}
 
 /// An object file with this much code and constants.
 fn object(dir: &Path, arch: Architecture, text: u64, constants: u64) -> PathBuf {
@@ -132,7 +146,7 @@ fn large_text_of_each_linker_has_its_cause_and_the_flags_remove_it() {
     use Cause::{Good, GoodByMmap, MaxPageSize, PageShift};
     let dir = tempfile::tempdir().unwrap();
     let input = object(dir.path(), Architecture::X86_64, 5 * M, 300_000);
-    for tool in &X86_64 {
+    for tool in installed(&X86_64) {
         let expected = match tool.0 {
             // position-dependent, static PIE, library, PIE
             LinkerName::Gnu => vec![Good, GoodByMmap, GoodByMmap, MaxPageSize],
@@ -143,7 +157,7 @@ fn large_text_of_each_linker_has_its_cause_and_the_flags_remove_it() {
     }
     // p_align of 64K: ld.so and the kernel align to that and no further.
     let input = object(dir.path(), Architecture::Aarch64, 5 * M, 300_000);
-    for tool in &ARM64 {
+    for tool in installed(&ARM64) {
         let expected = match tool.0 {
             LinkerName::Gnu => vec![Good, MaxPageSize, MaxPageSize, MaxPageSize],
             LinkerName::Gold => vec![Good, MaxPageSize, MaxPageSize],
@@ -157,7 +171,7 @@ fn large_text_of_each_linker_has_its_cause_and_the_flags_remove_it() {
 fn text_that_straddles_a_boundary_is_moved_onto_one() {
     let dir = tempfile::tempdir().unwrap();
     let input = object(dir.path(), Architecture::X86_64, 5 * M / 2, M);
-    for tool in &X86_64 {
+    for tool in installed(&X86_64) {
         // gold puts code and constants together, from the first byte on.
         let expected = match tool.0 {
             LinkerName::Gold => [Cause::Good, Cause::MaxPageSize],
@@ -173,7 +187,7 @@ fn text_that_straddles_a_boundary_is_moved_onto_one() {
 fn code_that_only_fills_a_block_with_its_constants_is_blamed_on_separate_code() {
     let dir = tempfile::tempdir().unwrap();
     let input = object(dir.path(), Architecture::X86_64, 3 * M / 2, M);
-    for tool in &X86_64 {
+    for tool in installed(&X86_64) {
         let expected = match tool.0 {
             LinkerName::Gold => Cause::Good,
             _ => Cause::SeparateCode,
@@ -186,7 +200,7 @@ fn code_that_only_fills_a_block_with_its_constants_is_blamed_on_separate_code() 
 fn a_base_that_is_no_multiple_of_the_leaf_is_named_and_moved() {
     let dir = tempfile::tempdir().unwrap();
     let input = object(dir.path(), Architecture::X86_64, 5 * M, 300_000);
-    for tool in &X86_64[..2] {
+    for tool in installed(&X86_64[..2]) {
         let mode = ["-Ttext-segment=0x410000"];
         assert_eq!(
             link(tool.1, &mode, &input).1.main().unwrap().cause,
@@ -194,7 +208,7 @@ fn a_base_that_is_no_multiple_of_the_leaf_is_named_and_moved() {
         );
         assert_eq!(link_and_repair(tool, &mode, &input), Cause::Base);
     }
-    for tool in &X86_64[2..] {
+    for tool in installed(&X86_64[2..]) {
         let mode = ["--image-base=0x410000", "--no-rosegment"];
         assert_eq!(
             link_and_repair(tool, &mode, &input),
@@ -207,13 +221,13 @@ fn a_base_that_is_no_multiple_of_the_leaf_is_named_and_moved() {
 #[test]
 fn small_code_is_too_small_on_x86_and_fine_at_64k_on_arm64() {
     let dir = tempfile::tempdir().unwrap();
-    let cases: [(Architecture, &[Tool], Cause); 2] = [
+    let cases: [(Architecture, &'static [Tool], Cause); 2] = [
         (Architecture::X86_64, &X86_64, Cause::TooSmall),
         (Architecture::Aarch64, &ARM64[..2], Cause::Good),
     ];
     for (arch, tools, expected) in cases {
         let input = object(dir.path(), arch, 200_000, 1000);
-        for tool in tools {
+        for tool in installed(tools) {
             let (_, verdict) = link(tool.1, INTERPRETER, &input);
             let main = verdict.main().unwrap();
             assert_eq!(main.cause, expected, "{tool:?} {main:?}");
@@ -226,7 +240,7 @@ fn small_code_is_too_small_on_x86_and_fine_at_64k_on_arm64() {
 fn every_kind_of_file_is_recognised() {
     let dir = tempfile::tempdir().unwrap();
     let input = object(dir.path(), Architecture::X86_64, 1000, 10);
-    for tool in &X86_64 {
+    for tool in installed(&X86_64) {
         for (kind, mode) in modes(tool) {
             let (elf, _) = link(tool.1, mode, &input);
             assert_eq!(elf.kind, kind, "{tool:?} {mode:?}");
@@ -242,7 +256,7 @@ fn every_kind_of_file_is_recognised() {
 fn without_its_comment_a_linker_is_told_by_the_layout() {
     let dir = tempfile::tempdir().unwrap();
     let input = object(dir.path(), Architecture::X86_64, 5 * M, 300_001);
-    for tool in &X86_64 {
+    for tool in installed(&X86_64) {
         link(tool.1, INTERPRETER, &input);
         let linked = input.with_extension("out");
         let status = Command::new("objcopy")
