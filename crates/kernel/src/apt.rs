@@ -7,7 +7,7 @@
 //! root, and the system's configuration and lists stay as they are.
 
 use crate::{Base, tool};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -78,7 +78,7 @@ impl Lists {
         // Without this option apt-get update succeeds when nothing was fetched.
         let mut update = self.apt("apt-get");
         update.args(["-q", "--error-on=any", "update"]);
-        tool::output(&mut update)?;
+        run(&mut update)?;
         fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))
     }
 
@@ -96,7 +96,7 @@ impl Lists {
         let package = format!("{}={version}", base.package());
         let mut get = self.apt("apt-get");
         get.current_dir(into).args(["-q", "download", &package]);
-        tool::output(&mut get)?;
+        run(&mut get)?;
         let file = fs::read_dir(into)?
             .filter_map(|item| Some(item.ok()?.path()))
             .find(|path| path.extension().is_some_and(|ext| ext == "deb"));
@@ -132,6 +132,18 @@ impl Lists {
         }
         command
     }
+}
+
+/// Runs apt-get; of all that it says of a failure, its errors are kept.
+fn run(apt: &mut Command) -> Result<()> {
+    tool::output(apt).map(drop).map_err(|error| {
+        let text = error.to_string();
+        let errors: Vec<_> = text.lines().filter(|l| l.starts_with("E: ")).collect();
+        if errors.is_empty() {
+            return error;
+        }
+        anyhow!("apt-get: {}", errors.join("; "))
+    })
 }
 
 fn is_fresh(stamp: &Path) -> bool {
