@@ -39,13 +39,16 @@ unsigned int __weak exec_leaf_arch_order(void)
  * space randomisation loses outweigh the entries saved.
  *
  * Return: order of the leaf, or 0 if @vma is none of our business: not text,
- * not of a file, or of a file whose folios cannot be as large as a leaf.
+ * text that is to be read sequentially, not of a file, or of a file whose
+ * folios cannot be as large as a leaf.
  */
 unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 {
 	unsigned int order;
 
-	if (!(vma->vm_flags & VM_EXEC) || !vma->vm_file || vma_is_dax(vma))
+	if ((vma->vm_flags & (VM_EXEC | VM_SEQ_READ)) != VM_EXEC)
+		return 0;
+	if (!vma->vm_file || vma_is_dax(vma))
 		return 0;
 
 	order = exec_leaf_arch_order();
@@ -184,8 +187,7 @@ bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
 	struct exec_leaf_block block;
 	pgoff_t cached;
 
-	/* An explicit wish for sequential readahead is honoured. */
-	if (!order || (vma->vm_flags & VM_SEQ_READ))
+	if (!order)
 		return false;
 	ra_pages = vma->vm_file->f_ra.ra_pages;
 	if (!ra_pages)

@@ -289,6 +289,9 @@ static void others_get_none(struct kunit *test)
 	vm_flags_init(&t->vma, VM_READ);
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
 
+	vm_flags_init(&t->vma, VM_READ | VM_EXEC | VM_SEQ_READ);
+	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
+
 	t = make_text(test);
 	t->vma.vm_file = NULL;
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
