@@ -291,7 +291,6 @@ impl Machine {
 
     /// Maps what the kernel maps along with `page`.
     fn map(&mut self, page: usize, present: bool) {
-        let pmd = 9.max(0) + 12;
         let order = self.folio[page];
         let folio = |page: usize| {
             let start = page >> order << order;
@@ -310,8 +309,8 @@ impl Machine {
             {
                 folio(page)
             }
-            // A PMD-sized folio is mapped as such.
-            _ if u32::from(order + self.page_shift) == pmd && self.page_shift == 12 => folio(page),
+            // A folio of 2M is a PMD with 4K pages, and mapped as such.
+            _ if self.page_shift == 12 && order + 12 == WIDEST_SHIFT => folio(page),
             _ => window,
         };
         range.end = range.end.min(self.folio.len());

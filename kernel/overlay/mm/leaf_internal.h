@@ -90,7 +90,7 @@ static inline u32 leaf_refuse_size(const struct leaf_ground *ground, u32 shift)
 	return LEAF_RULE_NR;
 }
 
-/* Whether @range holds a whole leaf at a congruent place. */
+/* Whether @range holds a whole leaf, its address permitting. */
 static inline int leaf_held(const struct leaf_range *range, u32 shift)
 {
 	const u64 mask = leaf_bytes(shift) - 1;
@@ -111,10 +111,10 @@ static inline u32 leaf_refuse_mapping(const struct leaf_ground *ground,
 
 	if (rule != LEAF_RULE_NR)
 		return rule;
-	if (displacement & (leaf_bytes(shift) - 1))
-		return LEAF_RULE_NOT_CONGRUENT;
 	if (!leaf_held(range, shift))
 		return LEAF_RULE_NOT_HELD;
+	if (displacement & (leaf_bytes(shift) - 1))
+		return LEAF_RULE_NOT_CONGRUENT;
 	return LEAF_RULE_NR;
 }
 

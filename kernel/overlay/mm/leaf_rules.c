@@ -11,7 +11,7 @@ static const char * const leaf_rule_texts[] = {
 		"wider than the largest folio the page cache takes for the file",
 	[LEAF_RULE_NOT_CONGRUENT] =
 		"address and file offset are not congruent at this size",
-	[LEAF_RULE_NOT_HELD] = "no whole leaf of this size fits at a congruent place",
+	[LEAF_RULE_NOT_HELD] = "there is no room for a whole leaf of this size",
 	[LEAF_RULE_NO_SPACE] = "no address space left for the alignment",
 	[LEAF_RULE_WRITABLE] = "a writable segment is copied page by page",
 	[LEAF_RULE_MEMORY] = "too little memory is free above the high watermark",
@@ -21,7 +21,7 @@ static const char * const leaf_rule_texts[] = {
 		"wider than the readahead window, and no stream has reached it",
 	[LEAF_RULE_BUDGET] =
 		"earlier reads ahead of demand in this file are not yet proven useful",
-	[LEAF_RULE_PAGE] = "nothing wider than the page helps",
+	[LEAF_RULE_PAGE] = "every wider leaf was refused",
 	[LEAF_RULE_NARROW] = "the widest leaf that the readahead window pays for",
 	[LEAF_RULE_WINDOW] = "the readahead window covers the leaf",
 	[LEAF_RULE_STREAM] = "faults read this file as a stream and pay for the leaf",

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf policy simulate`: what streams of touches cost under each rule.
+
+use super::{Machine, bytes};
+use anyhow::{Result, bail};
+use serde_json::json;
+use std::process::ExitCode;
+use wideleaf_bench::size::{parse, short};
+use wideleaf_policy::sim::{Outcome, Pattern, Text, Variant, run as simulate, touches};
+
+/// Arguments of `wideleaf policy simulate`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Patterns:
+  sweep               every 4K, first to last
+  pages:10            single base pages at random, 10 per mille of the text
+  random:10           single 4K pieces at random, 10 per mille of the text
+  clusters:256K:50    pieces of 256K at random places, each swept, 50 per mille
+  stride:20K          4K of every 20K, first to last
+
+Examples:
+  wideleaf policy simulate --arch arm64 --page-size 64K
+  wideleaf policy simulate --size 512M --window 8M sweep
+  wideleaf policy simulate --arch arm64 --page-size 16K pages:10 pages:50 pages:200
+  wideleaf policy simulate random:1000 --json")]
+pub struct Args {
+    #[command(flatten)]
+    machine: Machine,
+    /// Ways to touch the text [default: a curve from sparse to dense]
+    #[arg(value_parser = pattern)]
+    pattern: Vec<Named>,
+    /// Bytes of text
+    #[arg(long, value_parser = bytes, value_name = "SIZE", default_value = "128M")]
+    size: u64,
+    /// Readahead window
+    #[arg(long, value_parser = bytes, value_name = "SIZE", default_value = "128K")]
+    window: u64,
+    /// Memory free above the high watermark
+    #[arg(long, value_parser = bytes, value_name = "SIZE", default_value = "1G")]
+    spare: u64,
+    /// Seed of the random patterns
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON, a line for each run
+    #[arg(long)]
+    json: bool,
+}
+
+/// A pattern and how it was written.
+#[derive(Clone)]
+struct Named {
+    name: String,
+    pattern: Pattern,
+}
+
+const CURVE: [&str; 12] = [
+    "pages:10",
+    "pages:50",
+    "pages:200",
+    "pages:1000",
+    "random:10",
+    "random:50",
+    "random:200",
+    "clusters:64K:50",
+    "clusters:256K:50",
+    "clusters:2M:200",
+    "stride:80K",
+    "sweep",
+];
+
+fn pattern(text: &str) -> Result<Named, String> {
+    let wrong = || format!("`{text}` is no pattern; see --help for the list");
+    let permille = |text: &str| match text.parse() {
+        Ok(permille @ 0..=1000) => Ok(permille),
+        _ => Err(format!("`{text}` is not a number from 0 to 1000")),
+    };
+    let length = |text: &str| match parse(text)? {
+        length if length >= 4096 && length.is_multiple_of(4096) => Ok(length),
+        _ => Err(format!("`{text}` is not a multiple of 4K")),
+    };
+    let parts: Vec<&str> = text.split(':').collect();
+    let pattern = match parts[..] {
+        ["sweep"] => Pattern::Sweep,
+        // The page size is known later.
+        ["pages", share] => Pattern::Pages(0, permille(share)?),
+        ["random", share] => Pattern::Random(permille(share)?),
+        ["clusters", size, share] => Pattern::Clusters(length(size)?, permille(share)?),
+        ["stride", size] => Pattern::Stride(length(size)?),
+        _ => return Err(wrong()),
+    };
+    Ok(Named {
+        name: text.to_string(),
+        pattern,
+    })
+}
+
+/// Runs `wideleaf policy simulate`.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let table = args.machine.table()?;
+    if args.size == 0 || !args.size.is_multiple_of(2 << 20) || args.size > 16 << 30 {
+        bail!(
+            "--size {}: want a multiple of 2M up to 16G",
+            short(args.size)
+        );
+    }
+    if args.window >> table.page_shift() == 0 {
+        bail!(
+            "--window {}: less than a page, so nothing would be read",
+            short(args.window)
+        );
+    }
+    let curve: Vec<Named> = CURVE.iter().filter_map(|text| pattern(text).ok()).collect();
+    let patterns = if args.pattern.is_empty() {
+        &curve
+    } else {
+        &args.pattern
+    };
+
+    if !args.json {
+        println!(
+            "{:<17} {:<9} {:>8} {:>8} {:>6} {:>6} {:>6} {:>7} {:>7} {:>5} {:>8}",
+            "PATTERN",
+            "RULES",
+            "TOUCHED",
+            "READ",
+            "READ/T",
+            "/6.12",
+            "/7.3",
+            "MAJOR",
+            "MINOR",
+            "2M",
+            "ENTRIES"
+        );
+    }
+    for Named { name, pattern } in patterns {
+        let pattern = match *pattern {
+            Pattern::Pages(_, permille) => Pattern::Pages(table.page_shift(), permille),
+            Pattern::Clusters(length, _) | Pattern::Stride(length) if length >= args.size => {
+                bail!("{name}: longer than the text of {}", short(args.size))
+            }
+            pattern => pattern,
+        };
+        let touches = touches(pattern, args.size, args.seed);
+        let text = Text {
+            table,
+            size: args.size,
+            window: args.window,
+            spare: args.spare,
+        };
+        let outcomes = Variant::ALL.map(|variant| simulate(variant, text, &touches));
+        for (variant, outcome) in Variant::ALL.iter().zip(&outcomes) {
+            print(args, name, *variant, outcome, &outcomes);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(args: &Args, name: &str, variant: Variant, outcome: &Outcome, all: &[Outcome; 5]) {
+    if args.json {
+        println!(
+            "{}",
+            json!({ "pattern": name, "rules": variant, "outcome": outcome })
+        );
+        return;
+    }
+    let ratio = |to: u64| match to {
+        0 => "-".to_string(),
+        to => format!("{:.2}", outcome.read as f64 / to as f64),
+    };
+    let mib = |bytes: u64| format!("{:.1}M", bytes as f64 / f64::from(1 << 20));
+    println!(
+        "{:<17} {:<9} {:>8} {:>8} {:>6} {:>6} {:>6} {:>7} {:>7} {:>5} {:>8}",
+        name,
+        variant.name(),
+        mib(outcome.touched),
+        mib(outcome.read),
+        ratio(outcome.touched),
+        ratio(all[0].read),
+        ratio(all[1].read),
+        outcome.major,
+        outcome.minor,
+        outcome.wide,
+        outcome.entries
+    );
+}
