@@ -133,6 +133,8 @@ pub struct Options {
     pub read_ahead_kb: u32,
     /// Name of the CPU profile.
     pub profile: String,
+    /// More kernel parameters for the guest.
+    pub parameters: String,
     /// Seconds that one guest may take.
     pub time_limit_s: u32,
 }
@@ -149,6 +151,7 @@ impl Options {
             seed: 1,
             read_ahead_kb: 128,
             profile: default_profile(arch).into(),
+            parameters: String::new(),
             time_limit_s: job.time_limit_s(),
         }
     }

@@ -32,6 +32,8 @@ pub struct Guest<'a> {
     pub parameters: &'a str,
     /// The TLB plugin, if the job counts.
     pub plugin: Option<Plugin<'a>>,
+    /// Which of the host's CPUs it runs on, in the order of those allowed.
+    pub place: usize,
 }
 
 /// The TLB plugin and its arguments.
@@ -74,10 +76,11 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
         Arch::X86_64 => "-machine microvm,rtc=on,memory-backend=ram -cpu max",
     });
     args.plain("-global virtio-mmio.force-legacy=false");
-    // Virtual time runs with the instructions, one nanosecond each, and jumps
-    // while the guest sleeps: otherwise a slow host means more timer
-    // interrupts, hence other counts.
-    args.plain("-icount shift=0,sleep=off");
+    // Virtual time runs with the instructions, one nanosecond each: otherwise
+    // a slow host means more timer interrupts, hence other counts. While the
+    // guest waits for its disk, time is the host's; if it jumped to the next
+    // timer (sleep=off) instead, every read would take until the next timeout.
+    args.plain("-icount shift=0,sleep=on");
     args.plain("-m").push(format!("{}", guest.memory >> 20));
     let size = guest.memory;
     args.option(
@@ -104,14 +107,16 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
         args.plain("-device virtio-blk-device,drive=disk,serial=wideleaf");
     }
     if let Some(plugin) = &guest.plugin {
-        let head = format!(
-            "profile={},ram_base={:#x},ram={},out={},file=",
+        // `file` has to come first: QEMU takes what follows as its arguments.
+        let value = format!(
+            "file={},profile={},ram_base={:#x},ram={},out={}",
+            escape(plugin.file),
             plugin.profile,
             ram_base(guest.arch),
             escape(guest.ram),
             escape(plugin.out)
         );
-        args.option("-plugin", &head, plugin.file);
+        args.plain("-plugin").push(value);
     }
     args.list
 }
@@ -123,9 +128,12 @@ fn parameters(guest: &Guest<'_>) -> String {
         Arch::Arm64 => "console=ttyAMA0 earlycon",
         Arch::X86_64 => "console=ttyS0 earlyprintk=ttyS0 reboot=t",
     };
-    format!("{console} panic=-1 oops=panic {}", guest.parameters)
-        .trim_end()
-        .to_string()
+    format!(
+        "{console} panic=-1 oops=panic panic_on_warn=1 {}",
+        guest.parameters
+    )
+    .trim_end()
+    .to_string()
 }
 
 #[derive(Default)]
@@ -176,8 +184,9 @@ mod tests {
             ram: Path::new("/s/a,b/ram"),
             answers: Path::new("/s/answers"),
             console: Path::new("/s/console"),
-            parameters: "panic_on_warn=1",
+            parameters: "quiet",
             plugin,
+            place: 0,
         };
         let args = arguments(&guest);
         let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
@@ -216,7 +225,10 @@ mod tests {
             args.contains("ram_base=0x40000000,ram=/s/a,,b/ram"),
             "{args}"
         );
-        assert!(args.contains("profile=neoverse-v2"), "{args}");
+        assert!(
+            args.contains("-plugin file=/p/lib.so,profile=neoverse-v2"),
+            "{args}"
+        );
         assert!(joined(Arch::X86_64, None, Some(plugin)).contains("ram_base=0x0,"));
     }
 
@@ -224,6 +236,8 @@ mod tests {
     fn the_console_is_the_machines_own() {
         assert!(joined(Arch::Arm64, None, None).contains("console=ttyAMA0"));
         assert!(joined(Arch::X86_64, None, None).contains("console=ttyS0"));
-        assert!(joined(Arch::X86_64, None, None).contains("panic=-1 oops=panic panic_on_warn=1"));
+        assert!(
+            joined(Arch::X86_64, None, None).contains("panic=-1 oops=panic panic_on_warn=1 quiet")
+        );
     }
 }

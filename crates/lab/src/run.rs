@@ -277,9 +277,11 @@ impl Bench<'_> {
         let results: Vec<Result<_>> = std::thread::scope(|scope| {
             let threads: Vec<_> = kernels
                 .iter()
-                .map(|kernel| {
-                    scope.spawn(|| {
-                        let result = self.boot(kernel, &cancel);
+                .enumerate()
+                .map(|(place, kernel)| {
+                    let cancel = &cancel;
+                    scope.spawn(move || {
+                        let result = self.boot(kernel, place, cancel);
                         if result.is_err() {
                             cancel.store(true, Ordering::Relaxed);
                         }
@@ -302,11 +304,16 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    fn boot(&self, kernel: &Ready, cancel: &AtomicBool) -> Result<(Run, Option<Report>)> {
+    fn boot(
+        &self,
+        kernel: &Ready,
+        place: usize,
+        cancel: &AtomicBool,
+    ) -> Result<(Run, Option<Report>)> {
         let variant = kernel.info.variant;
         let memory = self.target.options.memory(self.target.job);
         let scratch = Scratch::new(&host::memory_folder(self.lab.cache, memory)?)?;
-        let result = self.boot_in(&scratch, kernel, cancel);
+        let result = self.boot_in(&scratch, kernel, place, cancel);
         self.keep(&scratch, variant)?;
         result.map_err(|error| match error.is::<Cancelled>() {
             true => error,
@@ -318,6 +325,7 @@ impl Bench<'_> {
         &self,
         scratch: &Scratch,
         kernel: &Ready,
+        place: usize,
         cancel: &AtomicBool,
     ) -> Result<(Run, Option<Report>)> {
         let Target {
@@ -338,12 +346,13 @@ impl Bench<'_> {
             ram: &ram,
             answers: &answers,
             console: &console,
-            parameters: "panic_on_warn=1",
+            parameters: &options.parameters,
             plugin: self.parts.plugin.as_deref().map(|file| Plugin {
                 file,
                 profile: &options.profile,
                 out: &counts,
             }),
+            place,
         };
         let limit = Duration::from_secs(options.time_limit_s.into()) + BOOT_GRACE;
         let log = scratch.join("qemu.log");

@@ -60,7 +60,7 @@ fn title(comparison: &Comparison) -> String {
         .map(|run| run.guest.release.as_str());
     let release = release.unwrap_or(comparison.base.name());
     let options = &comparison.options;
-    let mut title = format!("{job}");
+    let mut title = job.clone();
     if comparison.job == "exec" {
         let size = long(options.size);
         let filesystem = options.filesystem.title();

@@ -120,6 +120,15 @@ struct Run {
     /// Write everything that was found, as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// More kernel parameters for the guest
+    #[arg(
+        long,
+        value_name = "PARAMETERS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    append: String,
     /// Seconds that one guest may take [default: 600 for exec]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
@@ -287,6 +296,7 @@ impl Run {
                 )
             })?,
             profile: profile.into(),
+            parameters: self.append.clone(),
             time_limit_s: self.timeout.unwrap_or(usual.time_limit_s),
         })
     }
