@@ -13,8 +13,6 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
 const LANE: f64 = 22.0;
 const GAP: f64 = 6.0;
-/// Title, segments, three leaf sizes, room below.
-const FILE_HEIGHT: f64 = 2.0 * LANE + 3.0 * (LANE + GAP) + 3.0 * LANE;
 const LEGEND: f64 = 40.0;
 /// More would not be looked at.
 const MAX_FILES: usize = 50;
@@ -29,7 +27,7 @@ const STYLE: &str = "text{font:12px sans-serif;fill:#222}.title{font-weight:bold
 /// Draws files one below the other, the first fifty if there are more.
 pub fn draw(entries: &[&Entry]) -> String {
     let drawn = &entries[..entries.len().min(MAX_FILES)];
-    let height = LEGEND + FILE_HEIGHT * drawn.len() as f64 + 10.0;
+    let height = LEGEND + drawn.iter().map(|entry| file_height(entry)).sum::<f64>();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\">\n<style>{STYLE}</style>\n\
@@ -39,10 +37,18 @@ pub fn draw(entries: &[&Entry]) -> String {
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
     legend(&mut svg);
-    for (index, entry) in drawn.iter().enumerate() {
-        file(&mut svg, entry, LEGEND + FILE_HEIGHT * index as f64);
+    let mut top = LEGEND;
+    for entry in drawn {
+        file(&mut svg, entry, top);
+        top += file_height(entry);
     }
     svg + "</svg>\n"
+}
+
+/// Two lines of title, the segments, the leaf sizes, addresses, some room.
+fn file_height(entry: &Entry) -> f64 {
+    let lanes = 1.0 + entry.elf.machine.leaves().len() as f64;
+    2.0 * LANE + lanes * (LANE + GAP) + 3.0 * LANE
 }
 
 fn legend(svg: &mut String) {
@@ -66,12 +72,18 @@ fn legend(svg: &mut String) {
 }
 
 fn file(svg: &mut String, entry: &Entry, top: f64) {
-    let title = format!("{}: {}", entry.path.display(), summary(entry));
-    label(svg, LEFT, top + 16.0, "title", &title);
+    label(
+        svg,
+        LEFT,
+        top + 16.0,
+        "title",
+        &entry.path.display().to_string(),
+    );
+    label(svg, LEFT, top + 34.0, "", &summary(entry));
     let Some(axis) = Axis::new(&entry.elf.segments) else {
         return;
     };
-    let mut y = top + LANE + GAP;
+    let mut y = top + 2.0 * LANE;
     label(svg, 8.0, y + 15.0, "", "segments");
     for (from, to) in axis.cuts() {
         rect(svg, "cut", from, to, y, "hole between segments, cut short");

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf inspect` as a user runs it.
+
+#![allow(missing_docs)]
+
+#[path = "../../elf/tests/common/image.rs"]
+#[allow(dead_code)]
+mod image;
+
+use image::{ET_DYN, ET_EXEC, Image, PT_INTERP, Program, R, W, X, load};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+const M: u64 = 1 << 20;
+const ARM64: u16 = 183;
+const S390X: u16 = 22;
+
+fn inspect(args: &[&str], files: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wideleaf"))
+        .arg("inspect")
+        .args(args)
+        .args(files)
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(args: &[&str], files: &[&Path]) -> Value {
+    let output = inspect(&[&["--json"], args].concat(), files);
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A PIE with 5M of code at this distance between address and offset.
+fn pie(machine: u16, shift: u64, align: u64) -> Image {
+    let interp = Program {
+        kind: PT_INTERP,
+        ..Program::default()
+    };
+    let programs = vec![
+        interp,
+        load(R, 0, 0, M, align),
+        load(R | X, M, M + shift, 5 * M, align),
+        load(R | W, 6 * M, 8 * M, 4096, align),
+    ];
+    let mut image = Image::new(true, false, ET_DYN, programs);
+    image.machine = machine;
+    image
+}
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new() -> Dir {
+        Dir(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// `{kernel, page size} -> bytes of text by leaf`, as in the JSON.
+fn coverage(file: &Value, kernel: &str, page: u64) -> Vec<(u64, u64)> {
+    let rows = file["kernels"].as_array().unwrap();
+    let row = rows
+        .iter()
+        .find(|row| row["kernel"] == kernel && row["page"] == page)
+        .unwrap_or_else(|| panic!("no {kernel} with {page}: {rows:?}"));
+    let text = row["segments"][1]["coverage"].as_array().unwrap();
+    let part = |c: &Value| (c["leaf"].as_u64().unwrap(), c["bytes"].as_u64().unwrap());
+    text.iter().map(part).collect()
+}
+
+#[test]
+fn each_kernel_maps_text_as_its_source_says() {
+    let dir = Dir::new();
+    let path = dir.file("arm64", pie(ARM64, 0, 64 << 10).bytes());
+    let file = &json(&[], &[&path])["files"][0];
+    let (k4, k16, k64) = (4 << 10, 16 << 10, 64 << 10);
+    let text = 5 * M;
+    // 1M to 6M holds the blocks at 2M and 4M.
+    let wide = (2 * M, 4 * M);
+    assert_eq!(coverage(file, "6.12 pristine", k4), [(k4, text)]);
+    assert_eq!(coverage(file, "7.3 pristine", k4), [(k64, text)]);
+    assert_eq!(coverage(file, "patched", k4), [wide, (k64, M)]);
+    assert_eq!(coverage(file, "7.3 pristine", k16), [(k16, text)]);
+    assert_eq!(coverage(file, "patched", k16), [wide, (k16, M)]);
+    assert_eq!(coverage(file, "7.3 pristine", k64), [(k64, text)]);
+    assert_eq!(coverage(file, "patched", k64), [wide, (k64, M)]);
+
+    // Shifted by a page, no kernel can do anything; by 64K, 64K leaves fit.
+    let path = dir.file("shifted", pie(ARM64, 4096, 4096).bytes());
+    let file = &json(&[], &[&path])["files"][0];
+    assert_eq!(coverage(file, "patched", k4), [(k4, text)]);
+    let path = dir.file("by64k", pie(ARM64, k64, k64).bytes());
+    let file = &json(&[], &[&path])["files"][0];
+    assert_eq!(coverage(file, "patched", k4), [(k64, text)]);
+
+    let path = dir.file("x86", pie(62, 0, 4096).bytes());
+    let file = &json(&[], &[&path])["files"][0];
+    assert_eq!(coverage(file, "7.3 pristine", k4), [(k4, text)]);
+    assert_eq!(coverage(file, "patched", k4), [wide, (k4, M)]);
+    let pages: Vec<&Value> = file["kernels"].as_array().unwrap().iter().collect();
+    assert!(pages.iter().all(|row| row["page"] == k4), "x86 has 4K only");
+}
+
+#[test]
+fn the_json_document_has_what_the_manual_promises() {
+    let dir = Dir::new();
+    let path = dir.file("pie", pie(62, 0, 4096).bytes());
+    let document = json(&[], &[&path]);
+    assert_eq!(document["schema"], 1);
+    let file = &document["files"][0];
+    assert_eq!(file["path"], path.to_str().unwrap());
+    assert_eq!(
+        (&file["text"], &file["usable"], &file["gain"]),
+        (&Value::from(5 * M), &Value::from(0), &Value::from(4 * M))
+    );
+    let text = &file["segments"][1];
+    assert_eq!(text["verdict"]["cause"], "max-page-size");
+    assert_eq!(text["verdict"]["blocks"], serde_json::json!([80, 2, 0]));
+    assert!(
+        text["explanation"]
+            .as_str()
+            .unwrap()
+            .contains("p_align is 4K")
+    );
+    let flags = text["fix"]["flags"].as_array().unwrap();
+    assert_eq!(flags.len(), 4, "the linker is unknown: {flags:?}");
+    assert_eq!(document["summary"]["causes"]["max-page-size"]["files"], 1);
+    assert_eq!(document["errors"], serde_json::json!([]));
+}
+
+#[test]
+fn a_machine_without_a_table_is_judged_but_not_predicted() {
+    let dir = Dir::new();
+    let programs = vec![load(R | X, 0, 4 * M, 4 * M, 0x1000)];
+    let mut image = Image::new(true, true, ET_EXEC, programs);
+    image.machine = S390X;
+    let path = dir.file("s390x", image.bytes());
+    let output = inspect(&[], &[&path]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    assert!(text.contains("s390x, 64-bit, big-endian"), "{text}");
+    assert!(
+        text.contains("nothing to gain") && text.contains("no prediction"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_table_ranks_by_gain_and_its_columns_can_be_chosen() {
+    let dir = Dir::new();
+    dir.file("less", pie(62, 0, 4096).bytes());
+    let mut large = pie(62, 0, 4096);
+    large.programs[2].file_size = 20 * M;
+    large.programs[2].memory_size = 20 * M;
+    large.programs[3].offset = 21 * M;
+    large.programs[3].address = 40 * M;
+    large.size = (22 * M) as usize;
+    dir.file("more", large.bytes());
+    dir.file("good", pie(62, 0, 2 * M).bytes());
+    dir.file("text", "no ELF file");
+    let columns = ["-r", "-n", "-b", "-o", "gain,cause,file"];
+    let rows = |extra: &[&str]| {
+        let output = inspect(&[&columns, extra].concat(), &[dir.0.path()]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let name = |line: &str| line.rsplit('/').next().unwrap().to_string();
+        let text = stdout(&output);
+        (text.lines().map(name).collect::<Vec<_>>(), text)
+    };
+    let (names, text) = rows(&[]);
+    assert_eq!(names, ["more", "less"], "only what has something to gain");
+    assert!(
+        text.trim_start()
+            .starts_with(&format!("{} max-page-size ", 18 * M)),
+        "{text}"
+    );
+    assert_eq!(rows(&["--all"]).0, ["more", "less", "good"]);
+    assert_eq!(
+        rows(&["--all", "--sort", "file"]).0,
+        ["good", "less", "more"]
+    );
+    assert_eq!(rows(&["--reverse"]).0, ["less", "more"]);
+    let summary = stdout(&inspect(&["-r"], &[dir.0.path()]));
+    assert!(
+        summary.contains("3 programs and libraries with 30M of text"),
+        "{summary}"
+    );
+    assert!(summary.contains("not listed: 1 files"), "{summary}");
+}
+
+#[test]
+fn one_bad_file_does_not_hide_the_others_and_the_status_tells() {
+    let dir = Dir::new();
+    let good = dir.file("good", pie(62, 0, 4096).bytes());
+    let cut = dir.file("cut", &pie(62, 0, 4096).bytes()[..70000]);
+    let fifo = dir.0.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let start = Instant::now();
+    let output = inspect(&[], &[&cut, &fifo, &good]);
+    assert!(
+        start.elapsed() < Duration::from_secs(20),
+        "nobody writes to the FIFO"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stdout(&output).contains("max-page-size"),
+        "the good file is reported"
+    );
+    let said = stderr(&output);
+    assert!(
+        said.contains("cut: truncated: segment 1 is at 0x0+0x100000"),
+        "{said}"
+    );
+    assert!(said.contains("fifo: is a FIFO"), "{said}");
+    assert_eq!(inspect(&["-r"], &[dir.0.path()]).status.code(), Some(1));
+    assert_eq!(
+        inspect(&["--sort", "nonsense"], &[&good]).status.code(),
+        Some(2)
+    );
+    assert_eq!(inspect(&[], &[]).status.code(), Some(2));
+    assert_eq!(inspect(&[], &[&good]).status.code(), Some(0));
+}
+
+#[test]
+fn the_pictures_show_usable_and_wasted_blocks() {
+    let dir = Dir::new();
+    let path = dir.file("a<b", pie(62, 0x1000, 4096).bytes());
+    let svg = dir.0.path().join("out.svg");
+    let output = inspect(&["--map", "--svg", svg.to_str().unwrap()], &[&path]);
+    let map = stdout(&output);
+    assert!(
+        map.contains('█') && map.contains('□') && !map.contains("  2M ■"),
+        "{map}"
+    );
+    let svg = std::fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("a&lt;b") && svg.ends_with("</svg>\n"), "{svg}");
+    assert!(svg.contains("2 × 2M, not usable as the file is"), "{svg}");
+    let nowhere = Path::new("/nonexistent/x.svg");
+    let output = inspect(&["--svg", nowhere.to_str().unwrap()], &[&path]);
+    assert!(stderr(&output).contains("cannot write /nonexistent/x.svg"));
+    assert!(!output.status.success());
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let command = format!(
+        "{} inspect -r --all /usr/lib | head -n 1",
+        env!("CARGO_BIN_EXE_wideleaf")
+    );
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), 1);
+}
