@@ -166,6 +166,11 @@ impl Tethered {
         Ok(Self { child })
     }
 
+    /// The process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The exit status, if it has ended.
     pub fn try_wait(&mut self) -> std::io::Result<Option<std::process::ExitStatus>> {
         let status = self.child.try_wait()?;
