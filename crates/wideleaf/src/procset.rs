@@ -182,8 +182,14 @@ impl Machinery {
             ));
         }
         if !seen.denied.is_empty() {
+            // Even root is refused by some sandboxes.
+            let hint = if nix::unistd::geteuid().is_root() {
+                ""
+            } else {
+                "; run as root"
+            };
             notes.push(format!(
-                "{} processes of other users may not be read; run as root",
+                "{} processes may not be read{hint}",
                 seen.denied.len()
             ));
         }

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What `wideleaf top` knows and how keys change it; no terminal here.
+
+use crate::procset::Pressure;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::cmp::Ordering;
+use std::time::Duration;
+use wideleaf_procmap::{Coverage, Leaf, Process, Run, Sight, Vma};
+
+/// A line of the table.
+pub struct Row {
+    /// Process id.
+    pub pid: u32,
+    /// Command name.
+    pub name: String,
+    /// Its text by leaf.
+    pub text: Coverage,
+    /// TLB entries needed and there.
+    pub pressure: Pressure,
+    /// What could be seen.
+    pub sight: Sight,
+}
+
+/// The text of one process, mapping by mapping.
+pub struct TextMap {
+    /// Whose.
+    pub pid: u32,
+    /// Mappings in address order with their runs in address order.
+    pub mappings: Vec<(Vma, Vec<Run>)>,
+}
+
+impl TextMap {
+    /// Puts the runs of a process into its mappings; neighbours that are
+    /// mapped alike become one.
+    pub fn new(process: Process, runs: Vec<Run>) -> Self {
+        let mut runs = runs.into_iter().peekable();
+        let mappings = process.mappings.into_iter().map(|mapping| {
+            let mut own: Vec<Run> = Vec::new();
+            while let Some(run) = runs.next_if(|r| r.start < mapping.vma.end) {
+                match own.last_mut() {
+                    Some(last) if last.leaf == run.leaf && last.start + last.len == run.start => {
+                        last.len += run.len
+                    }
+                    _ => own.push(run),
+                }
+            }
+            (mapping.vma, own)
+        });
+        Self {
+            pid: process.pid,
+            mappings: mappings.collect(),
+        }
+    }
+}
+
+/// What maps most of the bytes `start..end`; `None` if most are absent.
+pub fn dominant(runs: &[Run], start: u64, end: u64) -> Option<Leaf> {
+    let mut shares: Vec<(Option<Leaf>, u64)> = vec![(None, end - start)];
+    let first = runs.partition_point(|r| r.start + r.len <= start);
+    for run in runs[first..].iter().take_while(|r| r.start < end) {
+        let bytes = end.min(run.start + run.len) - start.max(run.start);
+        shares[0].1 -= bytes;
+        match shares.iter_mut().find(|s| s.0 == Some(run.leaf)) {
+            Some(share) => share.1 += bytes,
+            None => shares.push((Some(run.leaf), bytes)),
+        }
+    }
+    // At a tie what is mapped counts.
+    shares
+        .into_iter()
+        .max_by_key(|(leaf, bytes)| (*bytes, leaf.is_some()))
+        .and_then(|s| s.0)
+}
+
+/// Everything of one pass.
+pub struct Snapshot {
+    /// The processes with text, in no order.
+    pub rows: Vec<Row>,
+    /// The map of the selected process, if it is still there.
+    pub map: Option<TextMap>,
+    /// What could not be seen, for people.
+    pub losses: Vec<String>,
+    /// How long the pass took.
+    pub took: Duration,
+}
+
+/// What the table is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Process id.
+    Pid,
+    /// Command name.
+    Name,
+    /// Size of the text.
+    Text,
+    /// Bytes in leaves of this place in the list of leaf sizes.
+    Leaf(usize),
+    /// Not resident.
+    Absent,
+    /// TLB entries needed.
+    Need,
+    /// Load of the last TLB level.
+    Load,
+}
+
+/// The things that never change while `top` runs.
+pub struct Info {
+    /// The CPU in a few words.
+    pub cpu: String,
+    /// Leaf sizes with a column, widest first.
+    pub leaves: Vec<u64>,
+}
+
+/// What a key asks the program to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing outside of the state.
+    None,
+    /// End.
+    Quit,
+    /// Read again, now.
+    Refresh,
+}
+
+/// The state.
+pub struct App {
+    /// Constants.
+    pub info: Info,
+    /// The last pass; `None` before the first.
+    pub snapshot: Option<Snapshot>,
+    /// Selected process; 0 for none.
+    pub selected: u32,
+    /// Sort column.
+    pub sort: Sort,
+    /// Largest first.
+    pub descending: bool,
+    /// Time between passes.
+    pub interval: Duration,
+    /// No passes.
+    pub paused: bool,
+    /// The keys are shown.
+    pub help: bool,
+    /// Rows that the table has room for; the view sets it.
+    pub page: usize,
+}
+
+impl App {
+    /// A state that waits for its first pass.
+    pub fn new(info: Info, interval: Duration) -> Self {
+        Self {
+            info,
+            snapshot: None,
+            selected: 0,
+            sort: Sort::Need,
+            descending: true,
+            interval,
+            paused: false,
+            help: false,
+            page: 10,
+        }
+    }
+
+    /// Takes a pass; the selection stays on its process, or goes to the first.
+    pub fn update(&mut self, snapshot: Snapshot) {
+        self.snapshot = Some(snapshot);
+        self.order();
+        if self.position().is_none() {
+            self.selected = self.rows().first().map_or(0, |r| r.pid);
+        }
+    }
+
+    /// The table in order.
+    pub fn rows(&self) -> &[Row] {
+        self.snapshot.as_ref().map_or(&[], |s| &s.rows)
+    }
+
+    /// Where the selected process is in the table.
+    pub fn position(&self) -> Option<usize> {
+        self.rows().iter().position(|r| r.pid == self.selected)
+    }
+
+    /// All columns that can be sorted by, left to right.
+    pub fn columns(&self) -> Vec<Sort> {
+        let leaves = (0..self.info.leaves.len()).map(Sort::Leaf);
+        [Sort::Pid, Sort::Name, Sort::Text]
+            .into_iter()
+            .chain(leaves)
+            .chain([Sort::Absent, Sort::Need, Sort::Load])
+            .collect()
+    }
+
+    fn order(&mut self) {
+        let (sort, descending) = (self.sort, self.descending);
+        let leaves = std::mem::take(&mut self.info.leaves);
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.rows.sort_by(|a, b| {
+                let order = compare(a, b, sort, &leaves);
+                (if descending { order.reverse() } else { order }).then(a.pid.cmp(&b.pid))
+            });
+        }
+        self.info.leaves = leaves;
+    }
+
+    fn move_by(&mut self, by: isize) -> Action {
+        let last = self.rows().len().saturating_sub(1);
+        let at = self
+            .position()
+            .unwrap_or(0)
+            .saturating_add_signed(by)
+            .min(last);
+        let pid = self.rows().get(at).map_or(0, |r| r.pid);
+        let changed = pid != self.selected;
+        self.selected = pid;
+        if changed {
+            Action::Refresh
+        } else {
+            Action::None
+        }
+    }
+
+    fn sort_by_neighbour(&mut self, by: isize) -> Action {
+        let columns = self.columns();
+        let at = columns.iter().position(|c| *c == self.sort).unwrap_or(0);
+        let count = columns.len() as isize;
+        self.sort = columns[(at as isize + by).rem_euclid(count) as usize];
+        self.descending = !matches!(self.sort, Sort::Pid | Sort::Name);
+        self.order();
+        Action::None
+    }
+
+    /// What a key does.
+    pub fn key(&mut self, key: KeyEvent) -> Action {
+        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
+            return Action::Quit;
+        }
+        if self.help {
+            // Any key closes the help, so that nobody is stuck in it.
+            self.help = false;
+            return if key.code == KeyCode::Char('q') {
+                Action::Quit
+            } else {
+                Action::None
+            };
+        }
+        let page = self.page.max(1) as isize;
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => Action::Quit,
+            KeyCode::Char('h' | '?') | KeyCode::F(1) => {
+                self.help = true;
+                Action::None
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.move_by(1),
+            KeyCode::Up | KeyCode::Char('k') => self.move_by(-1),
+            KeyCode::PageDown => self.move_by(page),
+            KeyCode::PageUp => self.move_by(-page),
+            KeyCode::Home | KeyCode::Char('g') => self.move_by(isize::MIN),
+            KeyCode::End | KeyCode::Char('G') => self.move_by(isize::MAX),
+            KeyCode::Right | KeyCode::Char('>' | 's') => self.sort_by_neighbour(1),
+            KeyCode::Left | KeyCode::Char('<' | 'S') => self.sort_by_neighbour(-1),
+            KeyCode::Char('r') => {
+                self.descending = !self.descending;
+                self.order();
+                Action::None
+            }
+            KeyCode::Char('+') => {
+                self.interval = (self.interval * 2).min(Duration::from_secs(60));
+                Action::None
+            }
+            KeyCode::Char('-') => {
+                self.interval = (self.interval / 2).max(Duration::from_millis(500));
+                Action::None
+            }
+            KeyCode::Char('p') => {
+                self.paused = !self.paused;
+                Action::None
+            }
+            KeyCode::Char(' ') => Action::Refresh,
+            _ => Action::None,
+        }
+    }
+}
+
+fn compare(a: &Row, b: &Row, sort: Sort, leaves: &[u64]) -> Ordering {
+    let leaf = |row: &Row, at: usize| {
+        row.text
+            .leaves
+            .get(&leaves[at])
+            .copied()
+            .unwrap_or_default()
+    };
+    match sort {
+        Sort::Pid => a.pid.cmp(&b.pid),
+        Sort::Name => a.name.cmp(&b.name),
+        Sort::Text => a.text.size.cmp(&b.text.size),
+        Sort::Leaf(at) => leaf(a, at).cmp(&leaf(b, at)),
+        Sort::Absent => a.text.absent().cmp(&b.text.absent()),
+        Sort::Need => a.pressure.needed.cmp(&b.pressure.needed),
+        Sort::Load => a
+            .pressure
+            .load_last
+            .unwrap_or(0.0)
+            .total_cmp(&b.pressure.load_last.unwrap_or(0.0)),
+    }
+}

@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How `wideleaf top` looks; made for 80 columns and 24 lines.
+
+use crate::table::bytes;
+use crate::top_app::{App, Row, Sort, TextMap, dominant};
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph};
+use wideleaf_cpu::format_size;
+use wideleaf_procmap::{Leaf, Run, Sight, Vma};
+
+/// Lines of the map: a title, mappings, a legend.
+const MAP_LINES: u16 = 8;
+/// Columns of a mapping's name in the map.
+const LABEL: usize = 22;
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame, app: &mut App) {
+    let area = frame.area();
+    if area.width < 40 || area.height < 10 {
+        frame.render_widget(Paragraph::new("too small: 40 x 10 at least"), area);
+        return;
+    }
+    let map_lines = MAP_LINES.min(area.height / 2);
+    let [head, table, map, foot] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Min(3),
+        Constraint::Length(map_lines),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    app.page = usize::from(table.height.saturating_sub(1));
+    frame.render_widget(Paragraph::new(header(app)), head);
+    frame.render_widget(Paragraph::new(rows(app, table)), table);
+    frame.render_widget(Paragraph::new(text_map(app, map)), map);
+    frame.render_widget(
+        Paragraph::new(footer(app)).style(Style::new().add_modifier(Modifier::DIM)),
+        foot,
+    );
+    if app.help {
+        help(frame, area);
+    }
+}
+
+fn header(app: &App) -> Vec<Line<'_>> {
+    let status = match &app.snapshot {
+        None => "reading /proc ...".to_owned(),
+        Some(s) => {
+            let lost = s
+                .losses
+                .first()
+                .map_or_else(String::new, |l| format!("  ! {l}"));
+            let every = if app.paused {
+                "paused".to_owned()
+            } else {
+                format!("every {:.1} s", app.interval.as_secs_f64())
+            };
+            format!(
+                "{} processes with text, read in {} ms, {every}{lost}",
+                s.rows.len(),
+                s.took.as_millis()
+            )
+        }
+    };
+    vec![
+        Line::from(format!("wideleaf top  {}", app.info.cpu)).style(Modifier::BOLD),
+        Line::from(status),
+    ]
+}
+
+fn footer(app: &App) -> Line<'_> {
+    let order = if app.descending {
+        "largest first"
+    } else {
+        "smallest first"
+    };
+    Line::from(format!(
+        "q quit  h help  up/down select  left/right sort by  r reverse ({order})"
+    ))
+}
+
+/// Width of a column; names take what is left.
+fn width(column: Sort, area: Rect, columns: &[Sort]) -> usize {
+    match column {
+        Sort::Pid => 8,
+        Sort::Name => {
+            let others: usize = columns
+                .iter()
+                .filter(|c| **c != Sort::Name)
+                .map(|c| width(*c, area, columns) + 1)
+                .sum();
+            usize::from(area.width).saturating_sub(others).clamp(8, 24)
+        }
+        Sort::Load => 6,
+        _ => 7,
+    }
+}
+
+fn title(column: Sort, app: &App) -> String {
+    match column {
+        Sort::Pid => "PID".to_owned(),
+        Sort::Name => "NAME".to_owned(),
+        Sort::Text => "TEXT".to_owned(),
+        Sort::Leaf(at) => format_size(app.info.leaves[at]),
+        Sort::Absent => "ABSENT".to_owned(),
+        Sort::Need => "NEED".to_owned(),
+        Sort::Load => "LOAD%".to_owned(),
+    }
+}
+
+fn fit(text: &str, width: usize, left: bool) -> String {
+    let text: String = text.chars().take(width).collect();
+    if left {
+        format!("{text:<width$}")
+    } else {
+        format!("{text:>width$}")
+    }
+}
+
+fn cell(row: &Row, column: Sort, app: &App) -> String {
+    let text = &row.text;
+    let blind = row.sight == Sight::Maps;
+    let bound = if text.unknown > 0 { "<=" } else { "" };
+    match column {
+        Sort::Pid => row.pid.to_string(),
+        Sort::Name => row.name.clone(),
+        Sort::Text => bytes(text.size, false),
+        _ if blind => "?".to_owned(),
+        Sort::Leaf(at) => match text.leaves.get(&app.info.leaves[at]) {
+            None if text.unknown > 0 => "?".to_owned(),
+            here => bytes(here.copied().unwrap_or_default(), false),
+        },
+        Sort::Absent => bytes(text.absent(), false),
+        Sort::Need => format!("{bound}{}", row.pressure.needed),
+        Sort::Load => row
+            .pressure
+            .load_last
+            .map_or_else(|| "-".to_owned(), |l| format!("{bound}{:.0}", l * 100.0)),
+    }
+}
+
+fn rows(app: &App, area: Rect) -> Vec<Line<'_>> {
+    let columns = app.columns();
+    let line = |cell: &dyn Fn(Sort) -> String| {
+        let cells: Vec<String> = columns
+            .iter()
+            .map(|c| fit(&cell(*c), width(*c, area, &columns), *c == Sort::Name))
+            .collect();
+        cells.join(" ")
+    };
+    let mark = |column: Sort| {
+        let text = title(column, app);
+        if column == app.sort {
+            format!("{}{text}", if app.descending { 'v' } else { '^' })
+        } else {
+            text
+        }
+    };
+    let mut lines = vec![
+        Line::from(fit(&line(&mark), usize::from(area.width), true)).style(Modifier::REVERSED),
+    ];
+    let room = usize::from(area.height.saturating_sub(1));
+    let at = app.position().unwrap_or(0);
+    // The selected line stays in sight.
+    let first = at.saturating_sub(room.saturating_sub(1));
+    for row in app.rows().iter().skip(first).take(room) {
+        let mut style = Style::new();
+        if row.pressure.load_last.is_some_and(|l| l > 1.0) {
+            style = style.fg(Color::Red);
+        }
+        if row.pid == app.selected {
+            style = style
+                .bg(Color::Blue)
+                .fg(Color::White)
+                .add_modifier(Modifier::BOLD);
+        }
+        lines.push(
+            Line::from(fit(
+                &line(&|c| cell(row, c, app)),
+                usize::from(area.width),
+                true,
+            ))
+            .style(style),
+        );
+    }
+    lines
+}
+
+/// The sign and the colour of a leaf: fuller and greener is wider.
+fn sign(leaf: Option<Leaf>, leaves: &[u64]) -> (char, Color) {
+    let between = ['\u{2593}', '\u{2592}'];
+    match leaf {
+        None => ('\u{b7}', Color::DarkGray),
+        Some(Leaf::Unknown) => ('?', Color::Yellow),
+        Some(Leaf::Size(size)) if leaves.first().is_some_and(|widest| size >= *widest) => {
+            ('\u{2588}', Color::Green)
+        }
+        Some(Leaf::Size(size)) if leaves.last().is_some_and(|page| size <= *page) => {
+            ('\u{2591}', Color::Red)
+        }
+        Some(Leaf::Size(size)) => {
+            let at = leaves[1..].iter().position(|s| *s <= size).unwrap_or(0);
+            (between[at.min(1)], Color::Cyan)
+        }
+    }
+}
+
+fn text_map(app: &App, area: Rect) -> Vec<Line<'_>> {
+    let map = app
+        .snapshot
+        .as_ref()
+        .and_then(|s| s.map.as_ref())
+        .filter(|m| m.pid == app.selected);
+    let name = app.position().map_or("", |at| app.rows()[at].name.as_str());
+    let Some(map) = map else {
+        let what = if app.selected == 0 {
+            "no process with text".to_owned()
+        } else {
+            format!("{} {name}: reading ...", app.selected)
+        };
+        return vec![Line::from(what)];
+    };
+    let room = usize::from(area.height).saturating_sub(2);
+    let mut shown: Vec<&(Vma, Vec<Run>)> = map.mappings.iter().collect();
+    shown.sort_by_key(|(vma, _)| std::cmp::Reverse(vma.len()));
+    let largest = shown.first().map_or(1, |(vma, _)| vma.len()).max(1);
+    let left_out = shown.len().saturating_sub(room);
+    shown.truncate(room);
+    let more = if left_out > 0 {
+        format!(", {left_out} smaller not drawn")
+    } else {
+        String::new()
+    };
+    let mut lines = vec![
+        Line::from(format!(
+            "text of {} {name}: {} mappings{more}",
+            map.pid,
+            map.mappings.len()
+        ))
+        .style(Modifier::BOLD),
+    ];
+    let cells = usize::from(area.width).saturating_sub(LABEL + 9).max(1);
+    lines.extend(
+        shown
+            .into_iter()
+            .map(|(vma, runs)| bar(vma, runs, largest, cells, &app.info.leaves)),
+    );
+    lines.resize(room + 1, Line::default());
+    lines.push(legend(
+        &app.info.leaves,
+        map,
+        largest.div_ceil(cells as u64),
+    ));
+    lines
+}
+
+fn bar<'a>(vma: &Vma, runs: &[Run], largest: u64, cells: usize, leaves: &[u64]) -> Line<'a> {
+    let file = vma
+        .name
+        .rsplit('/')
+        .next()
+        .filter(|n| !n.is_empty())
+        .unwrap_or("[anon]");
+    let mut spans = vec![Span::raw(format!(
+        "{} {:>7} ",
+        fit(file, LABEL, true),
+        bytes(vma.len(), false)
+    ))];
+    // In 128 bits: a mapping may have any size that 64 bits can tell.
+    let count = (u128::from(vma.len()) * cells as u128)
+        .div_ceil(u128::from(largest))
+        .max(1);
+    let edge = |i: u128| vma.start + (u128::from(vma.len()) * i / count) as u64;
+    for i in 0..count {
+        let (start, end) = (edge(i), edge(i + 1));
+        let leaf = if start < end {
+            dominant(runs, start, end)
+        } else {
+            None
+        };
+        let (symbol, color) = sign(leaf, leaves);
+        spans.push(Span::styled(symbol.to_string(), Style::new().fg(color)));
+    }
+    Line::from(spans)
+}
+
+fn legend<'a>(leaves: &[u64], map: &TextMap, scale: u64) -> Line<'a> {
+    let mut spans = Vec::new();
+    let mut entry = |leaf: Option<Leaf>, text: String| {
+        let (symbol, color) = sign(leaf, leaves);
+        spans.push(Span::styled(symbol.to_string(), Style::new().fg(color)));
+        spans.push(Span::raw(format!(" {text}  ")));
+    };
+    for size in leaves {
+        entry(Some(Leaf::Size(*size)), format_size(*size));
+    }
+    if map
+        .mappings
+        .iter()
+        .any(|(_, runs)| runs.iter().any(|r| r.leaf == Leaf::Unknown))
+    {
+        entry(Some(Leaf::Unknown), "unknown (not root)".to_owned());
+    }
+    entry(None, "absent".to_owned());
+    spans.push(Span::raw(format!(
+        "one sign: up to {}",
+        bytes(scale, false)
+    )));
+    Line::from(spans)
+}
+
+fn help(frame: &mut Frame, area: Rect) {
+    let text = "\
+up down j k     select a process
+PgUp PgDn g G   by pages, first, last
+left right s S  sort by another column
+r               reverse the order
++ -             longer or shorter interval
+p               pause
+space           read now
+q Esc           quit
+
+NEED  TLB entries to reach all resident text
+LOAD% of the entries of the last TLB level
+      (red: they cannot hold it)
+?     cannot be told without root";
+    let lines = text.lines().count() as u16 + 2;
+    let (width, height) = (50.min(area.width), lines.min(area.height));
+    let place = Rect::new(
+        area.x + (area.width - width) / 2,
+        area.y + (area.height - height) / 2,
+        width,
+        height,
+    );
+    frame.render_widget(Clear, place);
+    let block = Block::bordered()
+        .title("keys (any key closes)")
+        .title_alignment(Alignment::Center);
+    frame.render_widget(Paragraph::new(text).block(block), place);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procset::Pressure;
+    use crate::top_app::{Action, Info, Snapshot};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+    use wideleaf_procmap::Coverage;
+
+    const M2: u64 = 2 << 20;
+
+    fn row(pid: u32, name: &str, wide: u64, unknown: u64) -> Row {
+        let text = Coverage {
+            size: 8 * M2,
+            resident: wide + M2,
+            leaves: BTreeMap::from([(M2, wide), (4096, M2 - unknown)]),
+            unknown,
+        };
+        let needed = wide / M2 + 512;
+        Row {
+            pid,
+            name: name.to_owned(),
+            text,
+            pressure: Pressure {
+                needed,
+                needed_by_leaf: BTreeMap::new(),
+                entries_l1: Some(64),
+                entries_last: Some(2048),
+                load_l1: None,
+                load_last: Some(needed as f64 / 512.0),
+            },
+            sight: if unknown > 0 { Sight::Pmd } else { Sight::Full },
+        }
+    }
+
+    fn vma(start: u64, end: u64, name: &str) -> Vma {
+        Vma {
+            start,
+            end,
+            perms: "r-xp".into(),
+            offset: 0,
+            device: "0:0".into(),
+            inode: 1,
+            name: name.into(),
+            deleted: false,
+        }
+    }
+
+    fn app() -> App {
+        let info = Info {
+            cpu: "AMD EPYC  TLB 64 + 2048".to_owned(),
+            leaves: vec![M2, 16384, 4096],
+        };
+        let mut app = App::new(info, Duration::from_secs(2));
+        let run = |start, len, leaf| Run {
+            start,
+            len,
+            leaf: Leaf::Size(leaf),
+        };
+        let map = TextMap {
+            pid: 20,
+            mappings: vec![
+                (
+                    vma(4 * M2, 12 * M2, "/usr/bin/node"),
+                    vec![
+                        run(4 * M2, 4 * M2, M2),
+                        run(8 * M2, M2, 16384),
+                        run(9 * M2, M2, 4096),
+                    ],
+                ),
+                (
+                    vma(20 * M2, 21 * M2, "/lib/libc.so.6"),
+                    vec![run(20 * M2, M2, 4096)],
+                ),
+            ],
+        };
+        let rows = vec![
+            row(10, "bash", 0, 0),
+            row(20, "node", 4 * M2, 0),
+            row(30, "other\u{20ac}", 2 * M2, 4096),
+        ];
+        app.update(Snapshot {
+            rows,
+            map: Some(map),
+            losses: Vec::new(),
+            took: Duration::from_millis(7),
+        });
+        app
+    }
+
+    fn screen(app: &mut App, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, app)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let lines: Vec<String> = (0..height)
+            .map(|y| {
+                (0..width)
+                    .map(|x| buffer[(x, y)].symbol())
+                    .collect::<String>()
+                    .trim_end()
+                    .to_owned()
+            })
+            .collect();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn what_is_drawn_at_80_by_24() {
+        let expected = "\
+wideleaf top  AMD EPYC  TLB 64 + 2048
+3 processes with text, read in 7 ms, every 2.0 s
+     PID NAME                    TEXT      2M     16K      4K  ABSENT   vNEED  LOAD%
+      20 node                     16M      8M       0      2M      6M     516    101
+      30 other\u{20ac}                   16M      4M       ?      2M     10M   <=514  <=100
+      10 bash                     16M       0       0      2M     14M     512    100";
+        let drawn = screen(&mut app(), 80, 24);
+        let wanted: Vec<&str> = expected.lines().collect();
+        for (drawn, wanted) in drawn.lines().zip(&wanted) {
+            let squeezed = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(squeezed(drawn), squeezed(wanted));
+            assert!(drawn.chars().count() <= 80);
+        }
+        let map: Vec<&str> = drawn.lines().skip(15).collect();
+        assert_eq!(map[0], "text of 20 node: 2 mappings");
+        // 16M over 49 signs: half 2M, an eighth 16K, an eighth 4K, rest absent.
+        let bar = map[1]
+            .strip_prefix("node                       16M ")
+            .expect(map[1]);
+        let count = |c: char| bar.chars().filter(|b| *b == c).count();
+        assert_eq!(
+            (count('\u{2588}'), count('\u{2593}'), count('\u{2591}')),
+            (25, 6, 6),
+            "{bar}"
+        );
+        assert_eq!(bar.chars().count(), 49);
+        assert!(
+            map[2].starts_with("libc.so.6                   2M \u{2591}\u{2591}"),
+            "{}",
+            map[2]
+        );
+        assert!(
+            map[7].starts_with("\u{2588} 2M  \u{2593} 16K  \u{2591} 4K  \u{b7} absent"),
+            "{}",
+            map[7]
+        );
+        assert!(map[8].starts_with("q quit"));
+    }
+
+    fn press(app: &mut App, code: KeyCode) -> Action {
+        app.key(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    #[test]
+    fn keys_select_sort_and_quit() {
+        let mut app = app();
+        assert_eq!(app.selected, 20, "the neediest comes first");
+        assert_eq!(press(&mut app, KeyCode::Down), Action::Refresh);
+        assert_eq!(app.selected, 30);
+        press(&mut app, KeyCode::End);
+        assert_eq!(app.selected, 10);
+        assert_eq!(
+            press(&mut app, KeyCode::Down),
+            Action::None,
+            "there is no further one"
+        );
+        for _ in 0..app.columns().len() {
+            press(&mut app, KeyCode::Right);
+        }
+        assert_eq!(app.sort, Sort::Need, "once around");
+        app.sort = Sort::Pid;
+        app.descending = true;
+        press(&mut app, KeyCode::Char('r'));
+        assert_eq!(
+            app.rows().iter().map(|r| r.pid).collect::<Vec<_>>(),
+            [10, 20, 30]
+        );
+        assert_eq!(press(&mut app, KeyCode::Char('h')), Action::None);
+        assert!(screen(&mut app, 80, 24).contains("keys (any key closes)"));
+        press(&mut app, KeyCode::Char('x'));
+        assert!(!app.help);
+        assert_eq!(press(&mut app, KeyCode::Char('q')), Action::Quit);
+    }
+
+    #[test]
+    fn any_size_can_be_drawn() {
+        for (width, height) in [(1, 1), (40, 10), (79, 9), (200, 60), (500, 3)] {
+            screen(&mut app(), width, height);
+        }
+        let mut empty = App::new(
+            Info {
+                cpu: String::new(),
+                leaves: vec![M2, 4096],
+            },
+            Duration::from_secs(1),
+        );
+        assert!(screen(&mut empty, 80, 24).contains("reading /proc"));
+        assert_eq!(press(&mut empty, KeyCode::Down), Action::None);
+    }
+
+    #[test]
+    fn the_selection_stays_on_its_process_until_it_ends() {
+        let mut app = app();
+        app.selected = 10;
+        let pass = |pids: &[u32]| Snapshot {
+            rows: pids.iter().map(|p| row(*p, "x", 0, 0)).collect(),
+            map: None,
+            losses: Vec::new(),
+            took: Duration::ZERO,
+        };
+        app.update(pass(&[5, 10, 20]));
+        assert_eq!(app.selected, 10);
+        app.update(pass(&[5, 20]));
+        assert_eq!(app.selected, 5);
+        app.update(pass(&[]));
+        assert_eq!(app.selected, 0);
+    }
+
+    #[test]
+    fn the_leaf_of_most_bytes_is_drawn() {
+        let runs = [
+            Run {
+                start: 100,
+                len: 10,
+                leaf: Leaf::Size(1),
+            },
+            Run {
+                start: 110,
+                len: 30,
+                leaf: Leaf::Size(2),
+            },
+        ];
+        assert_eq!(dominant(&runs, 100, 112), Some(Leaf::Size(1)));
+        assert_eq!(dominant(&runs, 108, 120), Some(Leaf::Size(2)));
+        assert_eq!(dominant(&runs, 130, 200), None);
+        assert_eq!(dominant(&[], 0, 10), None);
+    }
+}
