@@ -62,7 +62,7 @@ unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 static struct exec_leaf_block vmf_block(const struct vm_fault *vmf,
 					unsigned int order)
 {
-	const struct vm_area_struct *vma = vmf->vma;
+	struct vm_area_struct *vma = vmf->vma;
 	pgoff_t before = (vmf->address - vma->vm_start) >> PAGE_SHIFT;
 
 	return (struct exec_leaf_block) {
