@@ -129,7 +129,8 @@ fn cell(row: &Row, column: Sort, app: &App) -> String {
         Sort::Text => bytes(text.size, false),
         _ if blind => "?".to_owned(),
         Sort::Leaf(at) => match text.leaves.get(&app.info.leaves[at]) {
-            None if text.unknown > 0 => "?".to_owned(),
+            // The widest is the PMD's, which is always known.
+            None if text.unknown > 0 && at > 0 => "?".to_owned(),
             here => bytes(here.copied().unwrap_or_default(), false),
         },
         Sort::Absent => bytes(text.absent(), false),
