@@ -17,6 +17,8 @@ mod procset;
 mod progress;
 mod table;
 mod top_app;
+#[cfg(test)]
+mod top_tests;
 mod top_view;
 
 use clap::{CommandFactory, Parser, Subcommand};
