@@ -98,6 +98,13 @@ impl Reader {
         }
     }
 
+    /// As on a kernel before 6.7.
+    #[cfg(test)]
+    pub(crate) fn without_scan(mut self) -> Self {
+        self.scan = false;
+        self
+    }
+
     /// Why folios cannot be seen, if they cannot: the file and the reason.
     pub fn loss(&self) -> Option<&str> {
         self.flags_error.as_deref()
