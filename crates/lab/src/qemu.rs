@@ -73,7 +73,8 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     args.plain(match guest.arch {
         // A random seed in the device tree would make every run differ.
         Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram -cpu max",
-        Arch::X86_64 => "-machine microvm,rtc=on,memory-backend=ram -cpu max",
+        // Without ACPI, QEMU tells where the devices are on the command line.
+        Arch::X86_64 => "-machine microvm,acpi=off,rtc=on,memory-backend=ram -cpu max",
     });
     args.plain("-global virtio-mmio.force-legacy=false");
     // Virtual time runs with the instructions, one nanosecond each: otherwise
