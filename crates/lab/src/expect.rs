@@ -135,7 +135,9 @@ impl fmt::Display for Verdict {
         let word = if self.passed { "pass" } else { "FAIL" };
         write!(f, "{word}  {}: {}: ", self.comparison, self.expectation)?;
         match self.measured {
-            None => f.write_str("no such figure in this run"),
+            None => {
+                f.write_str("no such figure in this run, or none to compare with (pristine is 0)")
+            }
             Some(value) if self.expectation.ends_with('%') => write!(f, "{:.3}%", value * 100.0),
             Some(value) => write!(f, "{value}"),
         }
