@@ -99,7 +99,8 @@ static unsigned long leaf_align_bytes(const struct leaf_align_answer *answer)
  * @flags: MAP_* of mmap()
  *
  * Only private mappings are asked for, which is how loaders map programs and
- * libraries. Whoever names a place, or the lowest 2G, gets it as ever.
+ * libraries. Whoever names a place, or the lowest 2G, gets it as ever. So does
+ * the kernel's own ELF loader, which knows all segments and asks for itself.
  *
  * Return: the alignment in bytes, modulo which the address is to be congruent
  * to @offset, or 0 if a page's will do.
@@ -116,7 +117,7 @@ unsigned long leaf_mmap_align(const struct file *file, unsigned long addr,
 	struct leaf_align_answer answer;
 
 	if (!file || addr || (flags & (MAP_FIXED | MAP_32BIT)) ||
-	    (flags & MAP_TYPE) != MAP_PRIVATE)
+	    (flags & MAP_TYPE) != MAP_PRIVATE || current->in_execve)
 		return 0;
 	align.ground = leaf_ground(file);
 	/* To the core, 0 is a size that nobody knows. This file is empty. */
