@@ -38,6 +38,15 @@ struct exec_leaf_block {
 	pgoff_t pgoff;
 };
 
+#ifdef CONFIG_LEAF_POLICY
+bool leaf_policy_enabled(void);
+#else
+static inline bool leaf_policy_enabled(void)
+{
+	return true;
+}
+#endif
+
 #ifdef CONFIG_EXEC_LEAF
 
 unsigned int exec_leaf_arch_order(void);
