@@ -30,9 +30,7 @@ deps:
 # One binary for each guest architecture (the host's is one of them), and the
 # plugin for the QEMU on this host.
 build: deps
-	@for target in $(GUESTS); do \
-		cargo build --quiet --release --locked -p wideleaf --target $$target || exit; \
-	done
+	@cargo build --quiet --release --locked -p wideleaf $(addprefix --target ,$(GUESTS))
 	@cargo build --quiet --release --locked -p wideleaf-plugin
 
 clean:
