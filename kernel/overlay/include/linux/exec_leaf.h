@@ -49,6 +49,8 @@ static inline bool leaf_policy_enabled(void)
 
 #ifdef CONFIG_EXEC_LEAF
 
+unsigned int leaf_policy_order(void);
+bool leaf_read_fault(const struct vm_fault *vmf, struct exec_leaf_span *span);
 unsigned int exec_leaf_arch_order(void);
 unsigned int exec_leaf_order(const struct vm_area_struct *vma);
 bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
