@@ -51,11 +51,7 @@ unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 	if (!vma->vm_file || vma_is_dax(vma) || !leaf_policy_enabled())
 		return 0;
 
-#ifdef CONFIG_LEAF_READ
-	order = leaf_policy_order();
-#else
-	order = exec_leaf_arch_order();
-#endif
+	order = exec_leaf_machine_order();
 	if ((PAGE_SIZE << order) > SZ_2M)
 		return 0;
 	if (order > mapping_max_folio_order(vma->vm_file->f_mapping))
