@@ -4,7 +4,8 @@
 
 HOST   := $(shell uname -m)-unknown-linux-musl
 GUESTS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
-BIN    := target/$(HOST)/release/wideleaf
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BIN    := $(TARGET)/$(HOST)/release/wideleaf
 LAB    ?=
 
 .PHONY: help lab check build deps clean

@@ -45,26 +45,25 @@ impl Coalesce {
         }
     }
 
-    /// AMD's PTE coalescing. The CPU compares the entries that one 64-byte
-    /// fetch brings and caches aligned, physically contiguous ones with equal
-    /// attributes as one.
+    /// AMD's PTE coalescing: aligned, physically contiguous entries with equal
+    /// attributes, fetched in one 64-byte line, are cached as one.
     ///
-    /// AMD does not enumerate this in CPUID. 32K for family 17h is what AMD
-    /// presented for Zen (Hot Chips 28, 2016); 16K for the later ones is what
-    /// their optimisation guides and measurements on linux-mm speak of.
+    /// CPUID does not enumerate it. That it is at 16K or 32K is what was said on
+    /// linux-mm when exec_folio_order() was reviewed (2025); that family 17h
+    /// reaches 32K and the later ones 16K was not checked in AMD's guides.
     pub fn amd(family: u16) -> Self {
         match family {
             0x17 | 0x18 => Self {
                 sizes: vec![32 << 10, 16 << 10],
                 why: "AMD family 17h/18h: aligned, physically contiguous groups of 8 or 4 entries (32K, 16K); \
-                      presented by AMD, not enumerated by CPUID"
+                      as reported on linux-mm, CPUID does not tell"
                     .to_owned(),
             },
             0x19.. => Self {
                 sizes: vec![16 << 10],
                 why: format!(
                     "AMD family {family:X}h: aligned, physically contiguous groups of 4 entries (16K); \
-                     documented for Zen, not enumerated by CPUID"
+                     as reported on linux-mm, CPUID does not tell"
                 ),
             },
             _ => Self::none("AMD before family 17h (Zen) caches each entry by itself"),

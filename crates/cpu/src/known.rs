@@ -7,8 +7,8 @@
 use crate::{Arch, Coalesce, Cpu, Role, Tlb, TlbArray};
 use wideleaf_tlb::profile::{ArraySpec, Level2, PROFILES};
 
-/// `(name, implementer, part)` of MIDR_EL1 bits 31:24 and 15:4, from each
-/// core's Technical Reference Manual ("MIDR_EL1, Main ID Register").
+/// `(name, implementer, part)` of MIDR_EL1 bits 31:24 and 15:4, as in the
+/// kernel's arch/arm64/include/asm/cputype.h (7.3).
 const ARM64_PARTS: &[(&str, u8, u16)] = &[
     ("cortex-a53", 0x41, 0xd03),
     ("cortex-a55", 0x41, 0xd05),

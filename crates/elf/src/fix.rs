@@ -51,17 +51,16 @@ pub fn fix(elf: &Elf, verdict: &Verdict) -> Option<Fix> {
     })
 }
 
-/// GNU ld pads the file to max-page-size between segments when code is kept
-/// separate; noseparate-code avoids that and leaves no partial block at the
-/// start of the code. gold never separates unless told.
+/// The least that does it. Only where code is too small by itself is it put
+/// into one segment with constants, which makes these executable; elsewhere
+/// GNU ld's separate-code is kept, at the price of padding the file to
+/// max-page-size between segments.
 fn flags(linker: LinkerName, cause: Cause, leaf: u64) -> String {
     let size = format!("-Wl,-z,max-page-size={leaf:#x}");
-    let together = match linker {
-        LinkerName::Gnu => "-Wl,-z,noseparate-code",
-        _ => "-Wl,--no-rosegment",
-    };
     match (cause, linker) {
-        (Cause::SeparateCode, _) => format!("{together} {size}"),
+        (Cause::SeparateCode, LinkerName::Gnu) => format!("-Wl,-z,noseparate-code {size}"),
+        (Cause::SeparateCode, _) => format!("-Wl,--no-rosegment {size}"),
+        (Cause::Straddles, LinkerName::Gnu) => format!("-Wl,-z,separate-code {size}"),
         (Cause::Straddles, LinkerName::Lld | LinkerName::Mold) => {
             format!("-Wl,-z,separate-loadable-segments {size}")
         }
@@ -69,7 +68,6 @@ fn flags(linker: LinkerName, cause: Cause, leaf: u64) -> String {
             format!("-Wl,-Ttext-segment={leaf:#x} {size}")
         }
         (Cause::Base, _) => format!("-Wl,--image-base={leaf:#x} {size}"),
-        (_, LinkerName::Gnu) => format!("{together} {size}"),
         _ => size,
     }
 }

@@ -51,6 +51,19 @@ pub struct Linker {
     pub evidence: Evidence,
 }
 
+impl fmt::Display for LinkerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            LinkerName::Gnu => "GNU ld",
+            LinkerName::Gold => "gold",
+            LinkerName::Lld => "lld",
+            LinkerName::Mold => "mold",
+            LinkerName::Go => "Go",
+            LinkerName::Unknown => "unknown",
+        })
+    }
+}
+
 impl Linker {
     pub(crate) fn unknown() -> Self {
         Linker::without_version(LinkerName::Unknown, Evidence::Nothing)
@@ -65,7 +78,10 @@ impl Linker {
     }
 
     fn marked(name: LinkerName, version: &str) -> Self {
-        let version = version.split_whitespace().next().map(str::to_string);
+        // What a file says ends up on terminals: take what looks like a version.
+        let plain = |v: &&str| v.len() <= 32 && v.chars().all(|c| c.is_ascii_graphic());
+        let version = version.split_whitespace().next().filter(plain);
+        let version = version.map(str::to_string);
         Linker {
             name,
             version,
@@ -138,16 +154,10 @@ fn from_layout(segments: &[Segment], sections: bool) -> LinkerName {
 
 impl fmt::Display for Linker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = match (self.name, self.evidence) {
-            (LinkerName::Gnu, _) => "GNU ld",
-            (LinkerName::Gold, _) => "gold",
-            (LinkerName::Lld, Evidence::Layout) => "lld or mold",
-            (LinkerName::Lld, _) => "lld",
-            (LinkerName::Mold, _) => "mold",
-            (LinkerName::Go, _) => "Go",
-            (LinkerName::Unknown, _) => "unknown",
-        };
-        f.write_str(name)?;
+        match (self.name, self.evidence) {
+            (LinkerName::Lld, Evidence::Layout) => f.write_str("lld or mold")?,
+            (name, _) => write!(f, "{name}")?,
+        }
         if let Some(version) = &self.version {
             write!(f, " {version}")?;
         }
@@ -184,6 +194,12 @@ mod tests {
             assert_eq!(linker.version.as_deref(), Some(version));
         }
         assert_eq!(comment("GCC: (Debian 12.2.0-14) 12.2.0"), None);
+    }
+
+    #[test]
+    fn a_version_that_would_control_a_terminal_is_dropped() {
+        let linker = comment("Linker: LLD \u{1b}[2Jx").unwrap();
+        assert_eq!((linker.name, linker.version), (LinkerName::Lld, None));
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub enum Placement {
     /// The linked address, `ET_EXEC`.
     Fixed,
     /// A multiple of the largest `p_align`: Linux since 5.10 for programs,
-    /// glibc since 2.35 for libraries.
+    /// glibc since 2.35 for libraries. musl's ld.so does not look at it.
     Aligned(u64),
     /// A multiple of the PMD's size, because the mapping holds a whole such
     /// block and the file system asks mmap for that alignment
@@ -38,11 +38,10 @@ impl Elf {
     /// How Linux 6.12 to 7.3 and glibc place the file, given the sizes in
     /// bytes of a base page and of a PMD leaf.
     ///
-    /// Both ld.so (glibc's `_dl_map_segment()`, musl's `map_library()`) and
-    /// the kernel, for programs without interpreter, map the whole span from
-    /// the first segment's offset on and let the kernel choose the address.
-    /// A `p_align` above the page size ends that: they reserve address space
-    /// first, and align to `p_align` only.
+    /// Both ld.so (`_dl_map_segment()`) and the kernel, for programs without
+    /// interpreter, map the whole span from the first segment's offset on and
+    /// let mmap choose the address. A `p_align` above the page size ends that:
+    /// they look for a larger place first, and align to `p_align` only.
     pub fn placement(&self, page: u64, pmd: u64) -> Placement {
         if self.kind == Kind::PositionDependent {
             return Placement::Fixed;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The verdicts and the flags, checked with the linkers themselves: link a
 //! program, judge it, link it again with the flags that the fix names, judge
-//! again. Needs Debian's packages binutils, binutils-aarch64-linux-gnu, lld and
-//! mold, which `scripts/deps check` installs; gold, which binutils are about to
+//! again. Needs Debian's packages binutils-x86-64-linux-gnu,
+//! binutils-aarch64-linux-gnu, lld and mold, which `scripts/deps check` installs; gold, which binutils are about to
 //! drop, is tested if it is there.
 
 use object::write::{Object, StandardSection, Symbol, SymbolSection};
@@ -17,10 +17,10 @@ const M: u64 = 1 << 20;
 type Tool = (LinkerName, &'static [&'static str]);
 
 static X86_64: [Tool; 4] = [
-    (LinkerName::Gnu, &["ld.bfd"]),
-    (LinkerName::Gold, &["ld.gold"]),
-    (LinkerName::Lld, &["ld.lld"]),
-    (LinkerName::Mold, &["mold"]),
+    (LinkerName::Gnu, &["x86_64-linux-gnu-ld.bfd"]),
+    (LinkerName::Gold, &["x86_64-linux-gnu-ld.gold"]),
+    (LinkerName::Lld, &["ld.lld", "-m", "elf_x86_64"]),
+    (LinkerName::Mold, &["mold", "-m", "elf_x86_64"]),
 ];
 static ARM64: [Tool; 4] = [
     (LinkerName::Gnu, &["aarch64-linux-gnu-ld.bfd"]),
@@ -259,7 +259,7 @@ fn without_its_comment_a_linker_is_told_by_the_layout() {
     for tool in installed(&X86_64) {
         link(tool.1, INTERPRETER, &input);
         let linked = input.with_extension("out");
-        let status = Command::new("objcopy")
+        let status = Command::new("x86_64-linux-gnu-objcopy")
             .args(["--strip-all", "--remove-section=.comment"])
             .arg(&linked)
             .status()
@@ -281,7 +281,7 @@ fn a_separate_debug_file_is_not_taken_for_the_program() {
     let input = object(dir.path(), Architecture::X86_64, 5 * M, 300_000);
     link(X86_64[0].1, INTERPRETER, &input);
     let linked = input.with_extension("out");
-    let status = Command::new("objcopy")
+    let status = Command::new("x86_64-linux-gnu-objcopy")
         .arg("--only-keep-debug")
         .arg(&linked)
         .status()

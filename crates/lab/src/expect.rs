@@ -4,8 +4,9 @@
 //! `FIGURE<=LIMIT` or `FIGURE>=LIMIT`. A limit with `%` is a share of the
 //! pristine kernel's value; without, it is compared with the patched kernel's
 //! (or the only one's), and may have a suffix `K`, `M`, `G`. The figure
-//! `spread` is the largest difference between repeated runs in the table's
-//! figures, for which `%` is a share of the smallest run.
+//! `FIGURE.spread` is the largest difference of a figure between repeated runs,
+//! `spread` that of all the table's figures; for both, `%` is a share of the
+//! smallest run.
 
 use crate::figures::widest_spread;
 use crate::results::Comparison;
@@ -81,12 +82,12 @@ impl Expectation {
 
     /// Whether it can only be judged with both kernels.
     pub fn needs_both(&self) -> bool {
-        matches!(self.limit, Limit::Share(_)) && self.figure != "spread"
+        matches!(self.limit, Limit::Share(_)) && !self.needs_repeat()
     }
 
     /// Whether it can only be judged with repeated runs.
     pub fn needs_repeat(&self) -> bool {
-        self.figure == "spread"
+        self.figure == "spread" || self.figure.ends_with(".spread")
     }
 
     /// Holds a comparison against it. A figure that is not there fails: an
@@ -122,6 +123,9 @@ impl Expectation {
         if self.figure == "spread" {
             return widest_spread(&comparison.figures).map(|(_, spread)| spread);
         }
+        if let Some(figure) = self.figure.strip_suffix(".spread") {
+            return comparison.figures.get(figure)?.spread;
+        }
         let figure = comparison.figures.get(&self.figure)?;
         match self.limit {
             Limit::Share(_) => figure.ratio,
@@ -135,7 +139,9 @@ impl fmt::Display for Verdict {
         let word = if self.passed { "pass" } else { "FAIL" };
         write!(f, "{word}  {}: {}: ", self.comparison, self.expectation)?;
         match self.measured {
-            None => f.write_str("no such figure in this run"),
+            None => {
+                f.write_str("no such figure in this run, or none to compare with (pristine is 0)")
+            }
             Some(value) if self.expectation.ends_with('%') => write!(f, "{:.3}%", value * 100.0),
             Some(value) => write!(f, "{value}"),
         }
@@ -200,6 +206,18 @@ mod tests {
         assert!(spread.judge(&twice).passed);
         twice.runs.push(run(Variant::Pristine, 1008));
         assert!(!spread.judge(&twice.conclude()).passed);
+    }
+
+    #[test]
+    fn one_figures_spread() {
+        let faults = Expectation::parse("cold.minor_faults.spread<=0.5%").unwrap();
+        let instructions = Expectation::parse("cold.instructions.spread<=0.5%").unwrap();
+        assert!(faults.needs_repeat() && !faults.needs_both());
+        let mut twice = comparison(1000, 100);
+        twice.runs.push(run(Variant::Pristine, 1100));
+        twice = twice.conclude();
+        assert!(faults.judge(&twice).passed);
+        assert!(!instructions.judge(&twice).passed);
     }
 
     #[test]

@@ -44,7 +44,6 @@ impl Job {
     /// Fragments that its kernels need beyond the usual.
     pub fn extras(self) -> Vec<String> {
         match self {
-            Self::Kunit => vec!["kunit".into()],
             Self::Fault(Fault::Warn | Fault::Oops) => vec!["selftest".into()],
             _ => Vec::new(),
         }

@@ -25,8 +25,16 @@ pub fn steady(command: &mut Command, nth: usize) -> &mut Command {
                 let size = size_of::<libc::cpu_set_t>();
                 Errno::result(libc::sched_setaffinity(0, size, &set))?;
             }
-            let parameters = libc::sched_param { sched_priority: 0 };
-            Errno::result(libc::sched_setscheduler(0, libc::SCHED_BATCH, &parameters))?;
+            // Not musl's wrapper, which always fails (ENOSYS). struct
+            // sched_param is one int, the priority; SCHED_BATCH wants 0.
+            let priority: libc::c_int = 0;
+            let policy = libc::SCHED_BATCH;
+            Errno::result(libc::syscall(
+                libc::SYS_sched_setscheduler,
+                0,
+                policy,
+                &priority,
+            ))?;
             Ok(())
         })
     }

@@ -104,13 +104,11 @@ impl Server {
                 "too long\n".to_owned(),
             ),
         };
-        stream.set_write_timeout(Some(PATIENCE))?;
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(body.as_bytes())
+        send(&mut stream, (head + &body).as_bytes())
     }
 
     fn text(&mut self, content: &mut Content) -> Result<&str, String> {
@@ -123,6 +121,23 @@ impl Server {
         }
         Ok(self.last.as_ref().map_or("", |(_, text)| text))
     }
+}
+
+/// Writes all of it within [`PATIENCE`], however slowly it is read.
+fn send(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !bytes.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => bytes = &bytes[n..],
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug, PartialEq)]

@@ -70,18 +70,19 @@ const PAGE_IS_HUGE: u64 = 1 << 6;
 
 nix::ioctl_readwrite!(pagemap_scan, b'f', 16, PmScanArg);
 
-/// Appends the mapped regions of `start..end`. `Ok(false)` if this file knows
-/// no PAGEMAP_SCAN (before Linux 6.7, or not a pagemap).
+/// Finds mapped regions from `next` on, at most so many at a time that memory
+/// use is bounded, and moves `next` behind them. `Ok(false)` if this file
+/// knows no PAGEMAP_SCAN (before Linux 6.7, or not a pagemap).
 pub(crate) fn scan(
     file: &File,
-    start: u64,
+    next: &mut u64,
     end: u64,
     regions: &mut Vec<Region>,
 ) -> io::Result<bool> {
     let mut found = [PageRegion::default(); REGIONS];
     let mut arg = PmScanArg {
         size: size_of::<PmScanArg>() as u64,
-        start,
+        start: *next,
         end,
         vec: found.as_mut_ptr() as u64,
         vec_len: REGIONS as u64,
@@ -90,29 +91,30 @@ pub(crate) fn scan(
         return_mask: PAGE_IS_HUGE,
         ..PmScanArg::default()
     };
-    while arg.start < end {
+    regions.clear();
+    let count = loop {
         // SAFETY: `arg` is the kernel's struct pm_scan_arg and `vec` points to
         // `vec_len` writable records that outlive the call.
-        let count = match unsafe { pagemap_scan(file.as_raw_fd(), &mut arg) } {
-            Ok(count) => count as usize,
+        match unsafe { pagemap_scan(file.as_raw_fd(), &mut arg) } {
+            Ok(count) => break count as usize,
             Err(nix::Error::ENOTTY | nix::Error::EINVAL | nix::Error::ENOSYS) => return Ok(false),
-            Err(nix::Error::EINTR) => continue,
+            Err(nix::Error::EINTR) => {}
             Err(e) => return Err(e.into()),
-        };
-        regions.extend(found[..count.min(REGIONS)].iter().map(|r| Region {
-            start: r.start,
-            end: r.end,
-            by: if r.categories & PAGE_IS_HUGE != 0 {
-                By::Pmd
-            } else {
-                By::Pte
-            },
-        }));
-        if arg.walk_end <= arg.start {
-            return Err(io::Error::other("PAGEMAP_SCAN made no progress"));
         }
-        arg.start = arg.walk_end;
+    };
+    regions.extend(found[..count.min(REGIONS)].iter().map(|r| Region {
+        start: r.start,
+        end: r.end,
+        by: if r.categories & PAGE_IS_HUGE != 0 {
+            By::Pmd
+        } else {
+            By::Pte
+        },
+    }));
+    if arg.walk_end <= *next {
+        return Err(io::Error::other("PAGEMAP_SCAN made no progress"));
     }
+    *next = arg.walk_end;
     Ok(true)
 }
 
@@ -162,7 +164,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&(PRESENT | 7).to_ne_bytes(), 16).unwrap();
         let mut regions = Vec::new();
-        assert!(!scan(&file, 0, 4096, &mut regions).unwrap());
+        assert!(!scan(&file, &mut 0, 4096, &mut regions).unwrap());
         let mut bytes = Vec::new();
         read(&file, 1, 10, &mut bytes).unwrap();
         assert_eq!(
@@ -182,7 +184,9 @@ mod tests {
         let start = base.next_multiple_of(page as u64);
         memory[(start - base) as usize] = 1;
         let mut regions = Vec::new();
-        if scan(&file, start, start + page as u64, &mut regions).unwrap() {
+        let mut next = start;
+        if scan(&file, &mut next, start + page as u64, &mut regions).unwrap() {
+            assert_eq!(next, start + page as u64);
             assert_eq!(regions.len(), 1);
             assert_eq!(regions[0].start, start);
         }

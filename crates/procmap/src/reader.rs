@@ -98,6 +98,13 @@ impl Reader {
         }
     }
 
+    /// As on a kernel before 6.7.
+    #[cfg(test)]
+    pub(crate) fn without_scan(mut self) -> Self {
+        self.scan = false;
+        self
+    }
+
     /// Why folios cannot be seen, if they cannot: the file and the reason.
     pub fn loss(&self) -> Option<&str> {
         self.flags_error.as_deref()
@@ -226,42 +233,30 @@ impl Reader {
         sink: &mut Sink,
     ) -> Result<(Coverage, Folios, Sight), Error> {
         let error = |e| folder.error("pagemap", e);
-        let mut regions = std::mem::take(&mut self.regions);
-        regions.clear();
         // Without room for a PMD there is nothing that a scan could add.
         let wide = vma.can_hold(self.geometry.pmd);
-        if wide && self.scan {
-            self.scan = pagemap::scan(file, vma.start, vma.end, &mut regions).map_err(error)?;
-        }
-        if !(wide && self.scan) {
-            regions.push(Region {
-                start: vma.start,
-                end: vma.end,
-                by: By::Pte,
-            });
+        let (regions, bytes, frames) = (&mut self.regions, &mut self.bytes, &mut self.frames);
+        let mut classifier = Classifier::new(&self.geometry, self.flags.as_mut(), sink, vma.len());
+        let mut sight = Sight::Full;
+        let mut feed = |classifier: &mut Classifier, region: Region| {
+            pages(&self.geometry, vma, classifier, file, region, bytes, frames)
+        };
+        let mut next = vma.start;
+        while wide && self.scan && next < vma.end {
+            self.scan = pagemap::scan(file, &mut next, vma.end, regions).map_err(error)?;
+            for region in regions.iter() {
+                sight = sight.min(feed(&mut classifier, *region).map_err(error)?);
+            }
         }
         let unsure = wide && !self.scan;
+        if !wide || unsure {
+            let (start, end) = (vma.start, vma.end);
+            let by = By::Pte;
+            sight = sight.min(feed(&mut classifier, Region { start, end, by }).map_err(error)?);
+        }
         if unsure && smaps.is_none() {
             *smaps = Some(smaps::pmd_mapped(folder).or_else(absent)?);
         }
-        let (bytes, frames) = (&mut self.bytes, &mut self.frames);
-        let mut classifier = Classifier::new(&self.geometry, self.flags.as_mut(), sink, vma.len());
-        let mut sight = Sight::Full;
-        for region in &regions {
-            sight = sight.min(
-                pages(
-                    &self.geometry,
-                    vma,
-                    &mut classifier,
-                    file,
-                    *region,
-                    bytes,
-                    frames,
-                )
-                .map_err(error)?,
-            );
-        }
-        self.regions = regions;
         let by_smaps = unsure.then(|| {
             smaps
                 .as_ref()
@@ -270,6 +265,14 @@ impl Reader {
                 .unwrap_or_default()
         });
         let (coverage, folios) = classifier.finish(by_smaps).map_err(error)?;
+        if coverage.resident == 0 {
+            // A scan finds nothing where the address space has gone.
+            pagemap::read(file, vma.start / self.geometry.page, 1, &mut self.bytes)
+                .map_err(error)?;
+            if self.bytes.is_empty() {
+                return Err(error(std::io::ErrorKind::NotFound.into()));
+            }
+        }
         Ok((coverage, folios, sight))
     }
 }

@@ -305,3 +305,43 @@ fn this_process_is_readable_whoever_we_are() {
     let leaves: u64 = process.total.leaves.values().sum();
     assert_eq!(leaves + process.total.unknown, process.total.resident);
 }
+
+/// Touches memory that asked for huge pages; what comes is up to the kernel.
+fn huge_memory(bytes: usize) -> std::ptr::NonNull<std::ffi::c_void> {
+    use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
+    let length = std::num::NonZeroUsize::new(bytes).unwrap();
+    let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new private mapping, advised and written within its length.
+    unsafe {
+        let memory = mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE).unwrap();
+        madvise(memory, bytes, MmapAdvise::MADV_HUGEPAGE).unwrap_or(());
+        memory.as_ptr().cast::<u8>().write_bytes(1, bytes);
+        memory
+    }
+}
+
+#[test]
+fn smaps_and_the_scan_agree_on_this_kernel() {
+    let memory = huge_memory(16 << 20).as_ptr() as u64;
+    let (page, pmd) = crate::sizes(Path::new("/sys"));
+    let find = |mut reader: Reader| {
+        let process = reader
+            .read(
+                std::process::id(),
+                Scope::All,
+                &Select::default(),
+                &mut |_| {},
+            )
+            .unwrap()
+            .unwrap();
+        let found = process
+            .mappings
+            .into_iter()
+            .find(|m| m.vma.start <= memory && memory < m.vma.end);
+        found.expect("the memory is mapped").coverage
+    };
+    let reader = || Reader::new(Path::new("/proc"), page, pmd, &[]);
+    let (scanned, summed) = (find(reader()), find(reader().without_scan()));
+    assert_eq!(scanned.leaves.get(&pmd), summed.leaves.get(&pmd));
+    assert_eq!(scanned.resident, summed.resident);
+}

@@ -136,7 +136,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         result => result.context("cannot write to standard output")?,
     }
     for (path, error) in &found.errors {
-        eprintln!("wideleaf: {}: {error}", path.display());
+        eprintln!("wideleaf: {}: {error}", collect::printable(path));
     }
     Ok(match found.errors.is_empty() {
         true => ExitCode::SUCCESS,
@@ -162,7 +162,7 @@ fn write_table(out: &mut impl Write, found: &Found, args: &Args) -> std::io::Res
     table::write(out, &shown, &columns, args.bytes, !args.noheadings)?;
     if args.map {
         for entry in &shown {
-            writeln!(out, "\n{}", entry.path.display())?;
+            writeln!(out, "\n{}", collect::printable(&entry.path))?;
             map::write(out, entry, report::width())?;
         }
     }

@@ -40,8 +40,9 @@ Profiles:       neoverse-v2 (default), neoverse-n1, cortex-a53 on arm64;
 
 Expectations:   FIGURE<=LIMIT or FIGURE>=LIMIT; with % of the pristine kernel's
                 value, without % compared with the patched kernel's. Figures are
-                those of the JSON, see docs/lab-schema.md; 'spread' is the largest
-                difference between repeated runs.
+                those of the JSON, see docs/lab-schema.md; FIGURE.spread is the
+                largest difference between repeated runs, 'spread' that of all
+                of the table.
 
 Examples:
   wideleaf lab run
@@ -233,7 +234,7 @@ impl Run {
                 bail!("an expectation in percent needs both kernels: leave --variant out");
             }
             if expectation.needs_repeat() && self.repeat < 2 {
-                bail!("the figure 'spread' needs --repeat 2 or more");
+                bail!("a 'spread' needs --repeat 2 or more");
             }
         }
         Ok(())

@@ -129,6 +129,8 @@ struct Row<'a> {
     pressure: Pressure,
     /// Base page size in bytes.
     page: u64,
+    /// Bytes that a PMD maps: from here on a leaf is always known.
+    pmd: u64,
 }
 
 /// Runs `wideleaf ps`.
@@ -207,6 +209,7 @@ fn rows_of<'a>(process: &'a Process, mappings: bool, machine: &Machinery) -> Vec
         coverage,
         pressure: machine.pressure(coverage),
         page: machine.page,
+        pmd: machine.pmd,
     };
     if mappings {
         process
@@ -402,7 +405,7 @@ fn cell(row: &Row, column: Column, exact: bool) -> String {
         }
         Column::Resident => bytes(coverage.resident, exact),
         Column::Leaf(size) => match coverage.leaves.get(&size) {
-            None if coverage.unknown > 0 => "?".to_owned(),
+            None if coverage.unknown > 0 && size < row.pmd => "?".to_owned(),
             bytes_here => bytes(bytes_here.copied().unwrap_or_default(), exact),
         },
         Column::Unknown => bytes(coverage.unknown, exact),

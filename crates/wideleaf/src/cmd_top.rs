@@ -151,15 +151,14 @@ fn interact(
         terminal.draw(|frame| draw(frame, app))?;
         // Events come first; the screen is drawn anew after each, resizes too.
         let mut again = false;
-        if event::poll(Duration::from_millis(50))? {
-            if let Event::Key(key) = event::read()?
-                && key.kind == KeyEventKind::Press
-            {
-                match app.key(key) {
-                    Action::Quit => return Ok(()),
-                    Action::Refresh => again = true,
-                    Action::None => {}
-                }
+        if event::poll(Duration::from_millis(50))?
+            && let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+        {
+            match app.key(key) {
+                Action::Quit => return Ok(()),
+                Action::Refresh => again = true,
+                Action::None => {}
             }
         }
         match snapshots.recv_timeout(Duration::ZERO) {

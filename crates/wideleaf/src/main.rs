@@ -17,6 +17,8 @@ mod procset;
 mod progress;
 mod table;
 mod top_app;
+#[cfg(test)]
+mod top_tests;
 mod top_view;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -57,11 +59,30 @@ enum Command {
     Top(cmd_top::Args),
 }
 
+impl Command {
+    /// Whether it feeds other programs, whose death must be an error and not
+    /// its own end.
+    fn writes_to_pipes_of_its_own(&self) -> bool {
+        matches!(self, Self::Kernel(_) | Self::Lab(_) | Self::Metrics(_))
+    }
+}
+
+/// Has SIGPIPE end the program, as in C: `wideleaf ps | head` is no error.
+fn end_with_the_reader() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: the default action runs no code of ours.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}
+
 fn main() -> ExitCode {
     if wideleaf_guest::init::wanted() {
         wideleaf_guest::init::main();
     }
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if !command.writes_to_pipes_of_its_own() {
+        end_with_the_reader();
+    }
+    let result = match command {
         Command::Bench(args) => cmd_bench::run(args),
         Command::Cache(args) => cmd_cache::run(args),
         Command::Doctor(args) => cmd_doctor::run(args),

@@ -12,8 +12,8 @@ use wideleaf_procmap::{Coverage, Error, Process, Reader, Run, Scope, Select, Sig
 /// Options that say what the leaves are measured against.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Machine {
-    /// Count for this CPU instead of the one at hand: a name (see `--cpu help`)
-    /// or the sizes that it coalesces, for example 16K,32K (none: nothing)
+    /// Count for this CPU instead of the one at hand: a name (an unknown one
+    /// lists all) or the sizes that it coalesces, like 16K,32K or none
     #[arg(long, value_name = "CPU")]
     pub cpu: Option<String>,
     /// Where the proc file system to look at is mounted
@@ -169,7 +169,7 @@ impl Machinery {
                 .loss()
                 .unwrap_or("page frame numbers are hidden (CAP_SYS_ADMIN)");
             notes.push(format!(
-                "leaves below {} are unknown (?) for {} of {} processes: {why}; run as root",
+                "leaves below {} are unknown (?) for {} of {} processes read: {why}; run as root",
                 format_size(self.pmd),
                 seen.partly,
                 seen.processes
@@ -189,7 +189,7 @@ impl Machinery {
                 "; run as root"
             };
             notes.push(format!(
-                "{} processes may not be read{hint}",
+                "{} more may not be read at all{hint}",
                 seen.denied.len()
             ));
         }

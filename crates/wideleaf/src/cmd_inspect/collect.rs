@@ -191,8 +191,18 @@ fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
     Ok(((metadata.dev(), metadata.ino()), entry))
 }
 
+/// A path for the terminal: names may hold control characters, escape
+/// sequences too.
+pub fn printable(path: &Path) -> String {
+    let replace = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    path.to_string_lossy().chars().map(replace).collect()
+}
+
 /// I/O errors as the C library words them, without Rust's error number.
 fn text(error: Error) -> String {
+    if matches!(&error, Error::Io(e) if e.kind() == io::ErrorKind::UnexpectedEof) {
+        return "became shorter while it was read".to_string();
+    }
     let mut text = error.to_string();
     if let (Error::Io(_), Some(end)) = (&error, text.find(" (os error")) {
         text.truncate(end);
@@ -225,7 +235,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A program of one page: `object` does the rest of the layout.
+    /// A real program: this one.
     fn program(path: &Path) {
         std::fs::copy(std::env::current_exe().unwrap(), path).unwrap();
     }
@@ -275,6 +285,12 @@ mod tests {
             assert!(text.contains(expected), "{text} / {expected}");
         }
         assert_eq!(text.len(), expected.len());
+    }
+
+    #[test]
+    fn a_name_cannot_control_the_terminal() {
+        assert_eq!(printable(Path::new("a\u{1b}[2J\n")), "a\u{fffd}[2J\u{fffd}");
+        assert_eq!(printable(Path::new("ä b")), "ä b");
     }
 
     #[test]

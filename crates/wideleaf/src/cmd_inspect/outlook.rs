@@ -3,7 +3,11 @@
 //! source, the patched ones by asking the policy core that they run.
 //!
 //! Assumed is a file system whose page cache holds large folios (XFS on 6.12,
-//! XFS and ext4 on 7.3), enough memory, and faults that touch the text densely.
+//! XFS and ext4 on 7.3), its usual readahead window of 128K, enough memory, and
+//! faults that touch the text densely. Counted is what a fault itself reads: on
+//! 6.12 that is folios of four pages (`page_cache_ra_order()` adds 2 to order
+//! 0), narrower than any wide leaf. A fault that meets the marker of an earlier
+//! read brings wider ones there, as chance has it; on 7.3 text has no markers.
 
 use serde::Serialize;
 use wideleaf_elf::{Class, Elf, Kind, LEAF_2M, Machine, Placement, Segment};
@@ -50,7 +54,8 @@ pub struct SegmentOutlook {
     /// Bytes by leaf size once all of it is in use, widest first.
     pub coverage: Vec<Covered>,
     /// The same, up to leaves of 2M, should something else bring folios of
-    /// that size: a huge tmpfs, MADV_COLLAPSE, khugepaged.
+    /// that size: a huge tmpfs, MADV_COLLAPSE, khugepaged, readahead that has
+    /// ramped up.
     pub reachable: Vec<Covered>,
 }
 

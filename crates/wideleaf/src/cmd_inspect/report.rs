@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Everything about one file, for people.
 
-use super::collect::Entry;
+use super::collect::{Entry, printable};
 use super::outlook::{self, Covered, Outlook};
 use super::table::congruent;
 use crate::table::bytes as size;
 use std::io::{Result, Write};
 use wideleaf_elf::{
-    Cause, Class, Elf, Fix, Linker, LinkerName, Order, Placement, Verdict, explain, fix, size_name,
+    Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix, size_name,
 };
 
 /// Columns of the terminal, 100 if there is none; at least what a table needs.
@@ -21,7 +21,7 @@ pub fn width() -> usize {
 /// bytes; empty means all.
 pub fn write(out: &mut impl Write, entry: &Entry, bytes: bool, pages: &[u64]) -> Result<()> {
     let elf = &entry.elf;
-    writeln!(out, "{}", entry.path.display())?;
+    writeln!(out, "{}", printable(&entry.path))?;
     paragraph(out, "  ", &identity(elf))?;
     if elf.segments.is_empty() {
         return paragraph(out, "  ", not_loaded(elf));
@@ -141,11 +141,7 @@ fn text_verdict(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> 
 fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> Result<()> {
     writeln!(out, "  fix:")?;
     for (name, flags) in &fix.flags {
-        writeln!(
-            out,
-            "    relink, {:7} {flags}",
-            format!("{}:", linker_name(*name))
-        )?;
+        writeln!(out, "    relink, {:7} {flags}", format!("{name}:"))?;
     }
     if elf.linker.name == LinkerName::Go {
         paragraph(
@@ -162,18 +158,6 @@ fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> R
         paragraph(out, "    ", &text)?;
     }
     Ok(())
-}
-
-/// The plain name of a linker.
-pub fn linker_name(name: LinkerName) -> String {
-    let evidence = wideleaf_elf::Evidence::Mark;
-    let version = None;
-    Linker {
-        name,
-        version,
-        evidence,
-    }
-    .to_string()
 }
 
 fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
@@ -220,8 +204,8 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
     paragraph(
         out,
         "  ",
-        "for files on a file system with large folios, in dense use; elsewhere: a tmpfs mounted huge=always, \
-         MADV_COLLAPSE, khugepaged",
+        "for files on a file system with large folios, in dense use; elsewhere: a huge tmpfs, MADV_COLLAPSE, \
+         khugepaged, readahead that has ramped up",
     )
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The table, one row for each file, and the summary below it.
 
-use super::collect::{Entry, Found};
+use super::collect::{Entry, Found, printable};
 use crate::table::{Align, Table, bytes as size};
 use clap::ValueEnum;
 use std::cmp::{Ordering, Reverse};
@@ -102,7 +102,7 @@ impl Column {
             Column::Kind => entry.elf.kind.describe().to_string(),
             Column::Machine => entry.elf.machine.to_string(),
             Column::Fix => main.map_or("-".to_string(), |v| fix_cell(entry, v)),
-            Column::File => entry.path.display().to_string(),
+            Column::File => printable(&entry.path),
         }
     }
 }
