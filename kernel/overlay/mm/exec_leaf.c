@@ -51,7 +51,7 @@ unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 	if (!vma->vm_file || vma_is_dax(vma) || !leaf_policy_enabled())
 		return 0;
 
-	order = exec_leaf_arch_order();
+	order = exec_leaf_machine_order();
 	if ((PAGE_SIZE << order) > SZ_2M)
 		return 0;
 	if (order > mapping_max_folio_order(vma->vm_file->f_mapping))
@@ -189,6 +189,9 @@ bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
 
 	if (!order)
 		return false;
+#ifdef CONFIG_LEAF_READ
+	return leaf_read_fault(vmf, span);
+#endif
 	ra_pages = vma->vm_file->f_ra.ra_pages;
 	if (!ra_pages)
 		return false;

@@ -71,7 +71,25 @@ bool leaf_policy_enabled(void)
 	return READ_ONCE(leaf_policy_on) && leaf_thp() != LEAF_THP_NEVER;
 }
 
-static struct leaf_ground leaf_ground(const struct file *file)
+/**
+ * leaf_policy_order - the narrowest leaf of this machine that is not a page
+ *
+ * Text is mapped in whole blocks of this order at least.
+ *
+ * Return: its order.
+ */
+unsigned int leaf_policy_order(void)
+{
+	return leaf_running.sizes[1].shift - PAGE_SHIFT;
+}
+
+/**
+ * leaf_ground - what the policy rests on, for a file
+ * @file: the file
+ *
+ * Return: the ground for either of the policy's questions.
+ */
+struct leaf_ground leaf_ground(const struct file *file)
 {
 	const struct address_space *mapping = file->f_mapping;
 

@@ -49,7 +49,20 @@ static inline bool leaf_policy_enabled(void)
 
 #ifdef CONFIG_EXEC_LEAF
 
+unsigned int leaf_policy_order(void);
+bool leaf_read_fault(const struct vm_fault *vmf, struct exec_leaf_span *span);
 unsigned int exec_leaf_arch_order(void);
+
+/* Order of the leaf that text is mapped by, at least; 0 where there is none */
+static inline unsigned int exec_leaf_machine_order(void)
+{
+#ifdef CONFIG_LEAF_READ
+	return leaf_policy_order();
+#else
+	return exec_leaf_arch_order();
+#endif
+}
+
 unsigned int exec_leaf_order(const struct vm_area_struct *vma);
 bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
 		    struct exec_leaf_span *span);

@@ -10,13 +10,16 @@
 #include <linux/leaf_policy.h>
 #include <linux/types.h>
 
+struct exec_leaf_span;
 struct file;
 struct kobj_attribute;
+struct vm_fault;
 
 #ifdef CONFIG_LEAF_POLICY
 
 extern struct kobj_attribute leaf_policy_attr;
 
+struct leaf_ground leaf_ground(const struct file *file);
 unsigned long leaf_mmap_align(const struct file *file, unsigned long addr,
 			      unsigned long len, loff_t offset,
 			      unsigned long flags);

@@ -272,7 +272,7 @@ static void text_gets_the_leaf(struct kunit *test)
 	struct text *t = make_text(test);
 	unsigned int order = exec_leaf_order(&t->vma);
 
-	KUNIT_EXPECT_EQ(test, order, exec_leaf_arch_order());
+	KUNIT_EXPECT_EQ(test, order, exec_leaf_machine_order());
 	KUNIT_EXPECT_LE(test, PAGE_SIZE << order, (unsigned long)SZ_2M);
 #ifdef CONFIG_ARM64_CONTPTE
 	KUNIT_EXPECT_EQ(test, PAGE_SIZE << order,
@@ -302,7 +302,7 @@ static void others_get_none(struct kunit *test)
 static void file_order_is_respected(struct kunit *test)
 {
 	struct text *t = make_text(test);
-	unsigned int order = exec_leaf_arch_order();
+	unsigned int order = exec_leaf_machine_order();
 
 	if (!order)
 		kunit_skip(test, "no leaf on this architecture");

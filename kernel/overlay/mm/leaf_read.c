@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The exec policy's first question, asked for a fault: what the page cache
+ * holds around it, how much memory there is, and what earlier reads of the
+ * file proved.
+ */
+#include <linux/exec_leaf.h>
+#include <linux/fs.h>
+#include <linux/leaf_ground.h>
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
+#include <linux/mmzone.h>
+#include <linux/pagemap.h>
+#include <linux/topology.h>
+#include <linux/vmstat.h>
+#include <linux/xarray.h>
+
+#define LEAF_SCAN_PAGES		(LEAF_SCAN >> PAGE_SHIFT)
+
+/*
+ * What earlier reads proved is kept in ra->prev_pos, of which only read() makes
+ * use. The upper half tells our values from positions: they are negative, as
+ * is that of a file that was never read. To read() both mean "not here".
+ */
+#define LEAF_HISTORY_TAG	0xfea1eaf0ULL
+
+static struct leaf_history leaf_recall(const struct file_ra_state *ra)
+{
+	u64 word = READ_ONCE(ra->prev_pos);
+
+	if (word >> 32 != LEAF_HISTORY_TAG)
+		return (struct leaf_history) { };
+	return (struct leaf_history) {
+		.debt = (u16)(word >> 16),
+		.lonely = (u16)word,
+	};
+}
+
+static void leaf_remember(struct file_ra_state *ra,
+			  const struct leaf_history *history)
+{
+	WRITE_ONCE(ra->prev_pos, (loff_t)(LEAF_HISTORY_TAG << 32 |
+					  (u64)history->debt << 16 |
+					  history->lonely));
+}
+
+/* Fill in @hole and @run; returns the index at which the hole begins. */
+static pgoff_t leaf_look_back(struct address_space *mapping, pgoff_t pgoff,
+			      struct leaf_read *read)
+{
+	pgoff_t first = pgoff - min(pgoff, (pgoff_t)(2 * LEAF_SCAN_PAGES));
+	XA_STATE(xas, &mapping->i_pages, first);
+	pgoff_t run = first, end = first, index;
+	unsigned long nr;
+	void *entry;
+
+	if (!pgoff)
+		return 0;
+	rcu_read_lock();
+	xas_for_each(&xas, entry, pgoff - 1) {
+		if (xas_retry(&xas, entry) || xa_is_value(entry))
+			continue;
+		nr = 1UL << xas_get_order(&xas);
+		index = round_down(xas.xa_index, nr);
+		if (index > end)
+			run = index;
+		end = min(index + nr, pgoff);
+	}
+	rcu_read_unlock();
+
+	read->hole = (u64)(pgoff - end) << PAGE_SHIFT;
+	if (read->hole < LEAF_SCAN)
+		read->run = min((u64)(end - run) << PAGE_SHIFT, LEAF_SCAN);
+	else
+		read->hole = LEAF_SCAN;
+	return end;
+}
+
+/* Bytes missing from @pgoff on, up to @limit. */
+static u64 leaf_look_ahead(struct address_space *mapping, pgoff_t pgoff,
+			   u64 limit)
+{
+	pgoff_t last = pgoff + (limit >> PAGE_SHIFT) - 1;
+	XA_STATE(xas, &mapping->i_pages, pgoff);
+	u64 gap = limit;
+	void *entry;
+
+	rcu_read_lock();
+	xas_for_each(&xas, entry, last) {
+		if (xas_retry(&xas, entry) || xa_is_value(entry))
+			continue;
+		gap = (u64)(max(xas.xa_index, pgoff) - pgoff) << PAGE_SHIFT;
+		break;
+	}
+	rcu_read_unlock();
+	return gap;
+}
+
+#ifdef CONFIG_MEMCG
+static u64 leaf_memcg_spare(void)
+{
+	struct mem_cgroup *memcg;
+	unsigned long limit, usage;
+	u64 spare = U64_MAX;
+
+	rcu_read_lock();
+	memcg = mem_cgroup_from_task(current);
+	for (; memcg && !mem_cgroup_is_root(memcg);
+	     memcg = parent_mem_cgroup(memcg)) {
+		limit = READ_ONCE(memcg->memory.max);
+		usage = page_counter_read(&memcg->memory);
+		limit -= min(limit, usage);
+		spare = min(spare, (u64)limit << PAGE_SHIFT);
+	}
+	rcu_read_unlock();
+	return spare;
+}
+#else
+static u64 leaf_memcg_spare(void)
+{
+	return U64_MAX;
+}
+#endif
+
+/* Bytes free above the high watermarks here, and left in the memory cgroup. */
+static u64 leaf_spare(void)
+{
+	struct pglist_data *node = NODE_DATA(numa_mem_id());
+	unsigned long pages = 0, nr_free, mark;
+	struct zone *zone;
+	int i;
+
+	for (i = 0; i < MAX_NR_ZONES; i++) {
+		zone = &node->node_zones[i];
+		if (!managed_zone(zone))
+			continue;
+		nr_free = zone_page_state(zone, NR_FREE_PAGES);
+		mark = high_wmark_pages(zone);
+		pages += nr_free - min(nr_free, mark);
+	}
+	return min((u64)pages << PAGE_SHIFT, leaf_memcg_spare());
+}
+
+/**
+ * leaf_read_fault - what to read for a fault on text that is not cached
+ * @vmf: the fault
+ * @span: the answer
+ *
+ * Return: true if @span says what to read; false if the policy has no say and
+ * the caller is to do as it does for any mapping.
+ */
+bool leaf_read_fault(const struct vm_fault *vmf, struct exec_leaf_span *span)
+{
+	const struct vm_area_struct *vma = vmf->vma;
+	struct file *file = vma->vm_file;
+	struct file_ra_state *ra = &file->f_ra;
+	struct leaf_read_answer answer;
+	struct leaf_read read = {
+		.ground = leaf_ground(file),
+		.start = vma->vm_start,
+		.end = vma->vm_end,
+		.offset = (u64)vma->vm_pgoff << PAGE_SHIFT,
+		.fault = vmf->address,
+		.window = (u64)ra->ra_pages << PAGE_SHIFT,
+		.spare = leaf_spare(),
+		.history = leaf_recall(ra),
+	};
+	pgoff_t end;
+
+	end = leaf_look_back(file->f_mapping, vmf->pgoff, &read);
+	read.gap = leaf_look_ahead(file->f_mapping, vmf->pgoff,
+				   max(LEAF_SCAN, read.window));
+	if (READ_ONCE(ra->start) + READ_ONCE(ra->size) == end)
+		read.last_size = (u64)READ_ONCE(ra->size) << PAGE_SHIFT;
+
+	leaf_read_decide(&read, &answer);
+	if (!answer.size)
+		return false;
+	leaf_remember(ra, &answer.history);
+	span->start = answer.offset >> PAGE_SHIFT;
+	span->nr = answer.size >> PAGE_SHIFT;
+	span->order = answer.order;
+	return true;
+}
