@@ -41,14 +41,6 @@ impl Job {
         }
     }
 
-    /// Fragments that its kernels need beyond the usual.
-    pub fn extras(self) -> Vec<String> {
-        match self {
-            Self::Fault(Fault::Warn | Fault::Oops) => vec!["selftest".into()],
-            _ => Vec::new(),
-        }
-    }
-
     /// The variants that it makes sense for.
     pub const fn variants(self) -> &'static [Variant] {
         match self {

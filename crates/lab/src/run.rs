@@ -213,7 +213,6 @@ impl Lab<'_> {
                 ..
             } = *target;
             let mut spec = Spec::new(base, arch, page_size, variant, files.clone());
-            spec.extras = target.job.extras();
             spec.version = version;
             let mut relay = |event: wideleaf_kernel::Event<'_>| self.relay(event);
             let kernel = wideleaf_kernel::ensure(&spec, self.cache, &mut relay)?;
