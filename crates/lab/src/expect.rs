@@ -13,6 +13,7 @@ use crate::results::Comparison;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use wideleaf_kernel::Variant;
 
 /// A figure and its limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,7 +122,7 @@ impl Expectation {
 
     fn measured(&self, comparison: &Comparison) -> Option<f64> {
         if self.figure == "spread" {
-            return widest_spread(&comparison.figures).map(|(_, spread)| spread);
+            return widest_spread(comparison).map(|(_, spread)| spread);
         }
         if let Some(figure) = self.figure.strip_suffix(".spread") {
             return comparison.figures.get(figure)?.spread;
@@ -129,7 +130,12 @@ impl Expectation {
         let figure = comparison.figures.get(&self.figure)?;
         match self.limit {
             Limit::Share(_) => figure.ratio,
-            Limit::Value(_) => figure.patched.or(figure.pristine).map(|value| value as f64),
+            Limit::Value(_) => {
+                let value = figure
+                    .of(Variant::Patched)
+                    .or_else(|| figure.values.values().next().copied());
+                value.map(|value| value as f64)
+            }
         }
     }
 }
@@ -152,7 +158,6 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
     use crate::results::tests::{comparison, run};
-    use wideleaf_kernel::Variant;
 
     fn verdict(text: &str) -> Verdict {
         let expectation = Expectation::parse(text).unwrap();

@@ -4,34 +4,24 @@
 //! The names are those of the table, of `--expect` and of the JSON's
 //! `figures`. Only counts are here: what repeats from run to run.
 
-use crate::results::{PhaseCounts, Run};
+use crate::job::Job;
+use crate::results::{Comparison, PhaseCounts, Run};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use wideleaf_bench::report::{ExecReport, PhaseReport};
-use wideleaf_guest::protocol::{COVERAGE_TEXT, KunitReport, KunitStatus, Outcome};
+use std::collections::{BTreeMap, BTreeSet};
 use wideleaf_kernel::Variant;
+use wideleaf_tlb::report::Coverage;
 
 /// Names with their values, in their unit.
 pub type Figures = BTreeMap<String, u64>;
 
-/// The figures of the table, by which `spread` is judged. Others can be next
-/// to nothing: one timer interrupt more is all there is of the kernel's
-/// instructions during the random calls.
-pub const HEADLINE: &[&str] = &[
-    "cold.minor_faults",
-    "cold.major_faults",
-    "cold.instructions",
-    "cold.read_bytes",
-    "random.itlb_l1_misses",
-    "random.walks",
-    "kunit.passed",
-    "kunit.failed",
-];
-
 /// The unit of the figure `name`.
 pub fn unit(name: &str) -> &'static str {
-    match name.rsplit('.').next().unwrap_or(name) {
-        _ if name.starts_with("text.") => "bytes",
+    let mut parts = name.rsplit('.');
+    let last = parts.next().unwrap_or(name);
+    if parts.next() == Some("text") {
+        return "bytes";
+    }
+    match last {
         "read_bytes" => "bytes",
         "faults" | "minor_faults" | "major_faults" => "faults",
         "instructions" | "user_instructions" | "kernel_instructions" => "instructions",
@@ -44,45 +34,22 @@ pub fn unit(name: &str) -> &'static str {
     }
 }
 
-/// The figures of one run.
-pub fn of(run: &Run) -> Figures {
+/// The figures of one run of `job`.
+pub fn of(job: Option<&dyn Job>, run: &Run) -> Figures {
     let mut figures = Figures::new();
-    match &run.outcome {
-        Outcome::Exec { report, .. } => exec(&mut figures, report),
-        Outcome::Kunit(report) => kunit(&mut figures, report),
-        _ => {}
+    if let Some(job) = job {
+        job.figures(run, &mut figures);
     }
     for phase in &run.phases {
         counts(&mut figures, phase);
     }
-    for coverage in run.coverage.iter().filter(|c| c.id == COVERAGE_TEXT) {
-        for (leaf, bytes) in &coverage.leaves {
-            figures.insert(format!("text.{leaf}"), *bytes);
-        }
-    }
     figures
 }
 
-fn exec(figures: &mut Figures, report: &ExecReport) {
-    let phases = [
-        ("cold", report.cold.as_ref().map(|cold| &cold.phase)),
-        ("random", report.random.as_ref()),
-    ];
-    for (name, phase) in phases {
-        if let Some(phase) = phase {
-            guest_phase(figures, name, phase);
-        }
-    }
-}
-
-fn guest_phase(figures: &mut Figures, name: &str, phase: &PhaseReport) {
-    let mut put = |what: &str, value| figures.insert(format!("{name}.{what}"), value);
-    put("calls", phase.calls);
-    put("minor_faults", phase.faults.minor);
-    put("major_faults", phase.faults.major);
-    put("faults", phase.faults.minor + phase.faults.major);
-    if let Some(bytes) = phase.read_bytes.value() {
-        put("read_bytes", bytes);
+/// Bytes by leaf, as `<name>.<leaf>`.
+pub fn leaves(figures: &mut Figures, name: &str, coverage: &Coverage) {
+    for (leaf, bytes) in &coverage.leaves {
+        figures.insert(format!("{name}.{leaf}"), *bytes);
     }
 }
 
@@ -111,70 +78,70 @@ fn counts(figures: &mut Figures, phase: &PhaseCounts) {
     put("walk_reads", user.walk_reads + kernel.walk_reads);
 }
 
-fn kunit(figures: &mut Figures, report: &KunitReport) {
-    for (name, status) in [
-        ("passed", KunitStatus::Pass),
-        ("failed", KunitStatus::Fail),
-        ("skipped", KunitStatus::Skip),
-    ] {
-        figures.insert(format!("kunit.{name}"), report.count(status) as u64);
-    }
-}
-
-/// One figure of both kernels.
+/// One figure of all kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     /// Unit of the values.
     pub unit: String,
-    /// Of the first pristine run.
-    pub pristine: Option<u64>,
-    /// Of the first patched run.
-    pub patched: Option<u64>,
     /// `patched / pristine`; absent where either is, or pristine is 0.
     pub ratio: Option<f64>,
     /// The largest difference between runs of one variant, as a fraction of
     /// the smallest of them; absent without repetition.
     pub spread: Option<f64>,
+    /// Of the first run of each variant.
+    #[serde(flatten)]
+    pub values: BTreeMap<Variant, u64>,
+}
+
+impl Compared {
+    /// The value with this variant's kernel.
+    pub fn of(&self, variant: Variant) -> Option<u64> {
+        self.values.get(&variant).copied()
+    }
 }
 
 /// Compares the first runs of each variant, and all runs of a variant with
 /// each other.
-pub fn compare(runs: &[Run]) -> BTreeMap<String, Compared> {
-    let all: Vec<(Variant, Figures)> = runs.iter().map(|run| (run.variant, of(run))).collect();
-    let values = |name: &str, variant| {
-        let of_variant = all.iter().filter(move |(of, _)| *of == variant);
-        let name = name.to_string();
-        of_variant.filter_map(move |(_, figures)| figures.get(&name).copied())
+pub fn compare(job: Option<&dyn Job>, runs: &[Run]) -> BTreeMap<String, Compared> {
+    let all: Vec<_> = runs.iter().map(|run| (run.variant, of(job, run))).collect();
+    let names: BTreeSet<&String> = all.iter().flat_map(|(_, figures)| figures.keys()).collect();
+    let compared = |name: &String| {
+        let mut by_variant: BTreeMap<Variant, Vec<u64>> = BTreeMap::new();
+        for (variant, figures) in &all {
+            by_variant
+                .entry(*variant)
+                .or_default()
+                .extend(figures.get(name));
+        }
+        Compared::new(name, &by_variant)
     };
-    let names: std::collections::BTreeSet<&String> =
-        all.iter().flat_map(|(_, figures)| figures.keys()).collect();
-    let mut compared = BTreeMap::new();
-    for name in names {
-        let of_each = Variant::ALL
-            .iter()
-            .map(|&v| values(name, v).collect::<Vec<_>>());
-        let spread = of_each
-            .filter_map(|values| spread(&values))
-            .reduce(f64::max);
-        let pristine = values(name, Variant::Pristine).next();
-        let patched = values(name, Variant::Patched).next();
-        let ratio = match (pristine, patched) {
-            (Some(pristine), Some(patched)) if pristine > 0 => {
+    names
+        .into_iter()
+        .map(|name| (name.clone(), compared(name)))
+        .collect()
+}
+
+impl Compared {
+    /// Of the figure `name`, with the values of all runs of each variant.
+    fn new(name: &str, all: &BTreeMap<Variant, Vec<u64>>) -> Self {
+        let first = |(variant, values): (&Variant, &Vec<u64>)| Some((*variant, *values.first()?));
+        let values: BTreeMap<_, _> = all.iter().filter_map(first).collect();
+        let ratio = match (
+            values.get(&Variant::Pristine),
+            values.get(&Variant::Patched),
+        ) {
+            (Some(&pristine), Some(&patched)) if pristine > 0 => {
                 Some(patched as f64 / pristine as f64)
             }
             _ => None,
         };
-        let unit = unit(name).to_string();
-        let entry = Compared {
-            unit,
-            pristine,
-            patched,
+        Self {
+            unit: unit(name).to_string(),
             ratio,
-            spread,
-        };
-        compared.insert(name.clone(), entry);
+            spread: all.values().filter_map(|v| spread(v)).reduce(f64::max),
+            values,
+        }
     }
-    compared
 }
 
 /// Largest difference as a fraction of the smallest value. Where that is 0,
@@ -184,12 +151,14 @@ fn spread(values: &[u64]) -> Option<f64> {
     (values.len() > 1).then(|| (max - min) as f64 / (*min).max(1) as f64)
 }
 
-/// The figure of [`HEADLINE`] that differs most between runs of one variant,
-/// with its spread.
-pub fn widest_spread(figures: &BTreeMap<String, Compared>) -> Option<(&str, f64)> {
-    figures
+/// The figure of the table that differs most between runs of one variant, with
+/// its spread.
+pub fn widest_spread(comparison: &Comparison) -> Option<(&str, f64)> {
+    let job = comparison.job()?;
+    comparison
+        .figures
         .iter()
-        .filter(|(name, _)| HEADLINE.contains(&name.as_str()))
+        .filter(|(name, _)| job.is_headline(name))
         .filter_map(|(name, compared)| Some((name.as_str(), compared.spread?)))
         .max_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -197,11 +166,12 @@ pub fn widest_spread(figures: &BTreeMap<String, Compared>) -> Option<(&str, f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::run;
+    use crate::job_exec::Exec;
+    use crate::results::tests::{comparison, run};
 
     #[test]
     fn user_and_kernel_add_up_and_phases_are_named() {
-        let figures = of(&run(Variant::Pristine, 1000));
+        let figures = of(Some(&Exec), &run(Variant::Pristine, 1000));
         assert_eq!(figures["cold.instructions"], 1000 + 500);
         assert_eq!(figures["cold.walks"], 7 + 2);
         assert_eq!(figures["cold.text_walks"], 5);
@@ -211,31 +181,38 @@ mod tests {
 
     #[test]
     fn ratio_and_spread() {
-        let runs = [
-            run(Variant::Pristine, 1000),
-            run(Variant::Patched, 250),
-            run(Variant::Pristine, 1003),
-        ];
-        let figures = compare(&runs);
-        let user = &figures["cold.user_instructions"];
-        assert_eq!((user.pristine, user.patched), (Some(1000), Some(250)));
+        let mut comparison = comparison(1000, 250);
+        comparison.runs.push(run(Variant::Pristine, 1003));
+        let comparison = comparison.conclude();
+        let user = &comparison.figures["cold.user_instructions"];
+        let of = |variant| user.of(variant);
+        assert_eq!(of(Variant::Pristine), Some(1000));
+        assert_eq!(of(Variant::Patched), Some(250));
         assert_eq!(user.ratio, Some(0.25));
         assert_eq!(user.spread, Some(0.003));
         // Of 1500 with the kernel's.
-        assert_eq!(widest_spread(&figures), Some(("cold.instructions", 0.002)));
+        assert_eq!(
+            widest_spread(&comparison),
+            Some(("cold.instructions", 0.002))
+        );
     }
 
     #[test]
     fn one_run_has_neither() {
-        let figures = compare(&[run(Variant::Patched, 10)]);
-        let user = &figures["cold.user_instructions"];
-        assert_eq!((user.pristine, user.ratio, user.spread), (None, None, None));
-        assert_eq!(widest_spread(&figures), None);
+        let mut comparison = comparison(1000, 10);
+        comparison.runs.remove(0);
+        let comparison = comparison.conclude();
+        let user = &comparison.figures["cold.user_instructions"];
+        assert_eq!(
+            (user.of(Variant::Pristine), user.ratio, user.spread),
+            (None, None, None)
+        );
+        assert_eq!(widest_spread(&comparison), None);
     }
 
     #[test]
     fn every_figure_has_its_unit() {
-        for name in of(&run(Variant::Pristine, 1)).keys() {
+        for name in of(Some(&Exec), &run(Variant::Pristine, 1)).keys() {
             assert_ne!(unit(name), "tests", "{name}");
         }
     }

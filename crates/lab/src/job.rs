@@ -1,113 +1,168 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What can be run in a guest, and with which options.
+//!
+//! A job is one file, `job_<name>.rs`: what the guest is asked to do, which
+//! figures its answer has, how the table shows them. To add one, write that
+//! file, name it in [`JOBS`], and give the guest its task (`protocol::Task`
+//! and `Outcome`, dispatched in the guest's `task.rs`).
 
-use crate::image::{Filesystem, Image};
+use crate::figures::Figures;
+use crate::image::Filesystem;
+use crate::results::{Comparison, Run};
+use crate::table::Row;
+use crate::{job_boot, job_exec, job_fault, job_kunit};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::Path;
-use wideleaf_guest::protocol::{self, Disk, ExecOptions, Fault, Stride, Task};
+use std::path::PathBuf;
+use wideleaf_cache::Cache;
+use wideleaf_guest::protocol::{self, Disk, Outcome, Stride, Task};
 use wideleaf_kernel::{Arch, PageSize, Variant};
 
 /// Where the guest mounts its disk.
-const MOUNT_POINT: &str = "/mnt";
+pub const MOUNT_POINT: &str = "/mnt";
+
+/// The jobs that users are told of.
+pub const JOBS: [&dyn Job; 3] = [&job_exec::Exec, &job_kunit::Kunit, &job_boot::Boot];
+
+/// Guest memory of a job that needs little.
+pub const MEMORY: u64 = 1 << 30;
 
 /// A job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Job {
-    /// The exec benchmark.
-    Exec,
-    /// The kernel's KUnit suites.
-    Kunit,
-    /// Boot and power off.
-    Boot,
-    /// A fault on purpose.
-    Fault(Fault),
-}
-
-impl Job {
-    /// The jobs that users are told of.
-    pub const ALL: [Self; 3] = [Self::Exec, Self::Kunit, Self::Boot];
+pub trait Job: fmt::Debug + Sync {
+    /// As `--job` takes it.
+    fn name(&self) -> String;
 
     /// What it measures, in one line.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Exec => {
-                "a large executable file of return stubs, called cold and at random: \
-                 faults, instructions, bytes read, TLB misses, page walks, leaves"
-            }
-            Self::Kunit => "the patched kernel's own KUnit suites: which tests pass",
-            Self::Boot => "nothing: whether the kernels boot to user space and power off",
-            Self::Fault(_) => "a fault on purpose, which the lab must notice",
-        }
-    }
+    fn about(&self) -> &'static str;
 
-    /// The variants that it makes sense for.
-    pub const fn variants(self) -> &'static [Variant] {
-        match self {
-            // A pristine kernel has no tests of ours.
-            Self::Kunit => &[Variant::Patched],
-            Self::Fault(_) => &[Variant::Pristine],
-            _ => Variant::ALL,
-        }
-    }
-
-    /// Whether it runs from a disk.
-    pub const fn has_disk(self) -> bool {
-        matches!(self, Self::Exec)
+    /// The kernels that it runs with unless others are asked for.
+    fn variants(&self) -> &'static [Variant] {
+        &[Variant::Pristine, Variant::Patched]
     }
 
     /// Whether the plugin counts.
-    pub const fn counts(self) -> bool {
-        matches!(self, Self::Exec)
+    fn counts(&self) -> bool {
+        false
+    }
+
+    /// Fragments of `kernel/config` that its kernels need besides the usual.
+    fn fragments(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Seconds it may take unless told: many times what it takes on a slow
     /// machine.
-    pub const fn time_limit_s(self) -> u32 {
-        match self {
-            Self::Exec => 600,
-            Self::Kunit => 300,
-            Self::Boot | Self::Fault(_) => 60,
-        }
+    fn time_limit_s(&self) -> u32;
+
+    /// Guest memory in bytes.
+    fn memory(&self, _options: &Options) -> u64 {
+        MEMORY
+    }
+
+    /// Checks what the guest would refuse, before anything is built.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the value and what would be right.
+    fn check(&self, _options: &Options, _page_size: PageSize) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Looks whether the programs are there that its disk is made with.
+    ///
+    /// # Errors
+    ///
+    /// The first that is missing, with its package.
+    fn require_tools(&self, _options: &Options) -> Result<()> {
+        Ok(())
+    }
+
+    /// The image of its disk, made if it is not in the cache. A job with one
+    /// says so in [`Job::has_disk`] too.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made.
+    fn disk(
+        &self,
+        _options: &Options,
+        _arch: Arch,
+        _cache: &Cache,
+        _step: &mut dyn FnMut(&str),
+    ) -> Result<Option<PathBuf>> {
+        Ok(None)
+    }
+
+    /// Whether the guest has to mount a disk.
+    fn has_disk(&self) -> bool {
+        false
+    }
+
+    /// What the guest is asked to do.
+    fn task(&self, options: &Options) -> Task;
+
+    /// Whether what it found is a success; what is not ends the run.
+    ///
+    /// # Errors
+    ///
+    /// What failed.
+    fn judge(&self, _outcome: &Outcome) -> Result<()> {
+        Ok(())
+    }
+
+    /// What a reader of the figures must know.
+    fn warnings(&self, _outcome: &Outcome) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The comparable numbers of a run, besides those of its phases.
+    fn figures(&self, _run: &Run, _figures: &mut Figures) {}
+
+    /// The figures of the table, by which `spread` is judged. Others can be
+    /// next to nothing: one timer interrupt more is all there is of the
+    /// kernel's instructions during the random calls.
+    fn is_headline(&self, _figure: &str) -> bool {
+        false
+    }
+
+    /// The table's title, up to where it names the machine.
+    fn title(&self, _comparison: &Comparison) -> String {
+        format!("{}:", self.name())
+    }
+
+    /// The table's rows.
+    fn rows(&self, comparison: &Comparison) -> Vec<Row>;
+
+    /// Lines below the table.
+    fn notes(&self, _comparison: &Comparison) -> Vec<String> {
+        Vec::new()
     }
 }
 
-impl fmt::Display for Job {
+impl fmt::Display for dyn Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exec => f.pad("exec"),
-            Self::Kunit => f.pad("kunit"),
-            Self::Boot => f.pad("boot"),
-            Self::Fault(fault) => f.pad(&format!("selftest-{}", fault_name(*fault))),
-        }
+        f.pad(&self.name())
     }
 }
 
-/// The name that the protocol has for it.
-fn fault_name(fault: Fault) -> String {
-    serde_json::to_value(fault)
-        .ok()
-        .and_then(|name| name.as_str().map(str::to_string))
-        .unwrap_or_default()
+/// The job of this name.
+///
+/// # Errors
+///
+/// A sentence that lists the known ones.
+pub fn find(name: &str) -> Result<&'static dyn Job, String> {
+    let faults = job_fault::FAULTS.iter().map(|fault| fault as &dyn Job);
+    JOBS.into_iter()
+        .chain(faults)
+        .find(|job| job.name() == name)
+        .ok_or_else(|| {
+            let known = JOBS.map(|job| job.name()).join(", ");
+            format!("unknown job '{name}': known are {known}")
+        })
 }
 
-impl std::str::FromStr for Job {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let faults = Fault::ALL.into_iter().map(Self::Fault);
-        Self::ALL
-            .into_iter()
-            .chain(faults)
-            .find(|job| job.to_string() == text)
-            .ok_or_else(|| {
-                let known = Self::ALL.map(|job| job.to_string()).join(", ");
-                format!("unknown job '{text}': known are {known}")
-            })
-    }
-}
-
-/// What the guest is asked to do, the same for both variants.
+/// What the guest is asked to do, the same for all variants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// The file system of the stub file.
@@ -133,7 +188,7 @@ pub struct Options {
 impl Options {
     /// The defaults of the issue: 512 MiB on XFS, a readahead window as NVMe
     /// disks have it.
-    pub fn new(job: Job, arch: Arch) -> Self {
+    pub fn new(job: &dyn Job, arch: Arch) -> Self {
         Self {
             filesystem: Filesystem::Xfs,
             size: wideleaf_bench::options::DEFAULT_SIZE,
@@ -147,63 +202,26 @@ impl Options {
         }
     }
 
-    /// The image that the job needs.
-    pub fn image(&self, arch: Arch) -> Image {
-        Image {
-            filesystem: self.filesystem,
-            arch,
-            size: self.size,
-        }
-    }
-
-    /// Guest memory in bytes: twice what the page cache must hold, so that
-    /// reclaim stays away, and room for the kernel.
-    pub fn memory(&self, job: Job) -> u64 {
-        let file = if job.has_disk() { self.size } else { 0 };
-        (2 * file + (1 << 30)).next_multiple_of(1 << 20)
-    }
-
-    /// Checks what the guest would refuse, before anything is built.
+    /// Checks the readahead window, which a kernel rounds to whole pages
+    /// without a word.
     ///
     /// # Errors
     ///
-    /// A sentence that names the value and what would be right.
-    pub fn check(&self, job: Job, page_size: PageSize) -> Result<(), String> {
-        if job == Job::Exec {
-            let page = page_size.bytes();
-            let plan = self.exec().plan(self.size, page);
-            plan.map_err(|error| error.to_string())?;
-            let window = u64::from(self.read_ahead_kb) << 10;
-            if window < page {
-                return Err(format!(
-                    "--read-ahead {}: below the page size {page_size}; 128K is what NVMe disks have",
-                    wideleaf_bench::size::short(window)
-                ));
-            }
+    /// If it is less than a page.
+    pub fn check_window(&self, page_size: PageSize) -> Result<(), String> {
+        let window = u64::from(self.read_ahead_kb) << 10;
+        if window < page_size.bytes() {
+            return Err(format!(
+                "--read-ahead {}: below the page size {page_size}; 128K is what NVMe disks have",
+                wideleaf_bench::size::short(window)
+            ));
         }
         Ok(())
     }
 
-    fn exec(&self) -> ExecOptions {
-        ExecOptions {
-            file: Path::new(MOUNT_POINT).join(Image::FILE),
-            size: Some(self.size),
-            stride: self.stride,
-            calls: self.calls,
-            seed: self.seed,
-            ..ExecOptions::default()
-        }
-    }
-
     /// The job as the guest reads it.
-    pub fn protocol(&self, job: Job) -> protocol::Job {
-        let task = match job {
-            Job::Exec => Task::Exec(self.exec()),
-            Job::Kunit => Task::Kunit,
-            Job::Boot => Task::Boot,
-            Job::Fault(fault) => Task::SelftestFault { fault },
-        };
-        let mut job_file = protocol::Job::new(task, self.time_limit_s);
+    pub fn protocol(&self, job: &dyn Job) -> protocol::Job {
+        let mut job_file = protocol::Job::new(job.task(self), self.time_limit_s);
         job_file.disk = job.has_disk().then(|| Disk {
             mount_point: MOUNT_POINT.into(),
             ..Disk::new(self.filesystem.name(), Some(self.read_ahead_kb))
@@ -226,48 +244,24 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_unknown_ones_list_the_public_ones() {
-        for job in Job::ALL {
-            assert_eq!(job.to_string().parse(), Ok(job));
+        for job in JOBS {
+            assert_eq!(find(&job.name()).unwrap().name(), job.name());
         }
-        assert_eq!(
-            "selftest-early-power-off".parse(),
-            Ok(Job::Fault(Fault::EarlyPowerOff))
+        let fault = find("selftest-early-power-off").unwrap();
+        assert_eq!(fault.name(), "selftest-early-power-off");
+        let error = find("exce").unwrap_err();
+        assert!(
+            error.starts_with("unknown job 'exce': known are exec, "),
+            "{error}"
         );
-        let error = "exce".parse::<Job>().unwrap_err();
-        assert_eq!(error, "unknown job 'exce': known are exec, kunit, boot");
+        assert!(!error.contains("selftest-hang"), "{error}");
     }
 
     #[test]
-    fn the_default_job_is_the_issues() {
-        let job = Options::new(Job::Exec, Arch::Arm64).protocol(Job::Exec);
-        let disk = job.disk.unwrap();
-        assert_eq!(
-            (disk.filesystem.as_str(), disk.read_ahead_kb),
-            ("xfs", Some(128))
-        );
-        let Task::Exec(exec) = job.task else {
-            panic!("{:?}", job.task)
-        };
-        assert_eq!(exec.file, Path::new("/mnt/stubs"));
-        assert_eq!(exec.size, Some(512 << 20));
-    }
-
-    #[test]
-    fn the_page_cache_fits_into_guest_memory() {
-        let options = Options::new(Job::Exec, Arch::Arm64);
-        assert_eq!(options.memory(Job::Exec), 2 << 30);
-        assert_eq!(options.memory(Job::Boot), 1 << 30);
-    }
-
-    #[test]
-    fn what_cannot_run_is_refused_before_a_kernel_is_built() {
-        let mut options = Options::new(Job::Exec, Arch::Arm64);
-        options.check(Job::Exec, PageSize::K64).unwrap();
-        options.read_ahead_kb = 16;
-        let error = options.check(Job::Exec, PageSize::K64).unwrap_err();
-        assert!(error.contains("16K") && error.contains("64K"), "{error}");
-        options.check(Job::Exec, PageSize::K4).unwrap();
-        options.size = (1 << 20) + 4096;
-        assert!(options.check(Job::Exec, PageSize::K64).is_err());
+    fn a_disk_is_mounted_where_there_is_one() {
+        for job in JOBS {
+            let options = Options::new(job, Arch::Arm64);
+            assert_eq!(options.protocol(job).disk.is_some(), job.has_disk());
+        }
     }
 }

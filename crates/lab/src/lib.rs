@@ -7,8 +7,8 @@
 //! [`console`] reading what its kernel said. Temporary files and processes go
 //! through [`scratch`], which leaves nothing behind.
 //!
-//! [`job`] says what there is to run, [`run::Lab`] runs it with both kernels
-//! and gives [`results`], of which [`figures`] are the comparable numbers;
+//! [`job`] says what there is to run, a job being one file `job_<name>.rs`;
+//! [`run::Lab`] runs it with each of the kernels and gives [`results`], of which [`figures`] are the comparable numbers;
 //! [`table`] prints them, [`expect`] holds them against what they should be.
 
 pub mod console;
@@ -19,6 +19,10 @@ pub mod host;
 pub mod image;
 pub mod initramfs;
 pub mod job;
+mod job_boot;
+mod job_exec;
+mod job_fault;
+mod job_kunit;
 pub mod machine;
 pub mod profiles;
 pub mod programs;

@@ -6,7 +6,7 @@
 use crate::expect::Verdict;
 use crate::figures::{self, Compared};
 use crate::host::Host;
-use crate::job::Options;
+use crate::job::{self, Job, Options};
 use crate::tools::Qemu;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -123,8 +123,18 @@ impl Comparison {
 
     /// Fills in what follows from the runs.
     pub fn conclude(mut self) -> Self {
-        self.figures = figures::compare(&self.runs);
+        self.figures = figures::compare(self.job(), &self.runs);
         self
+    }
+
+    /// The job.
+    pub fn job(&self) -> Option<&'static dyn Job> {
+        job::find(&self.job).ok()
+    }
+
+    /// The variants that were compared, pristine first.
+    pub fn variants(&self) -> Vec<Variant> {
+        self.kernels.iter().map(|kernel| kernel.variant).collect()
     }
 }
 
@@ -188,7 +198,7 @@ pub struct PhaseCounts {
 pub(crate) mod tests {
     use super::*;
     use crate::image::Filesystem;
-    use crate::job::Job;
+    use crate::job_exec::Exec;
     use wideleaf_bench::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
     use wideleaf_tlb::report::{LeafCounts, Tlb};
 
@@ -304,7 +314,7 @@ pub(crate) mod tests {
             page_size: PageSize::K64,
             options: Options {
                 filesystem: Filesystem::Xfs,
-                ..Options::new(Job::Exec, Arch::Arm64)
+                ..Options::new(&Exec, Arch::Arm64)
             },
             memory_bytes: 2 << 30,
             qemu: Qemu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs a job with both kernels.
+//! Runs a job with each of the kernels.
 
 use crate::events::{Event, Observer};
 use crate::job::{Job, Options};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wideleaf_cache::{Cache, Key};
-use wideleaf_guest::protocol::{Outcome, VERSION};
+use wideleaf_guest::protocol::VERSION;
 use wideleaf_kernel::{Arch, Base, Kernel, KernelDir, PageSize, Spec, Variant};
 use wideleaf_tlb::report::{Report, SCHEMA};
 
@@ -35,7 +35,7 @@ pub enum Kernels {
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The job.
-    pub job: Job,
+    pub job: &'static dyn Job,
     /// The base.
     pub base: Base,
     /// The guest's architecture.
@@ -114,20 +114,18 @@ impl Lab<'_> {
             true => Some(programs::plugin(self.plugin.as_deref())?),
             false => None,
         };
-        if job.has_disk() {
-            target.options.filesystem.mkfs()?;
-        }
+        job.require_tools(&target.options)?;
         if let Kernels::Given(given) = &self.kernels {
             for variant in &target.variants {
                 let path = given.get(variant).with_context(|| {
-                    format!("--kernel names no {variant} kernel: add '{variant}=PATH', or ask for another --variant")
+                    format!("--kernel names no {variant} kernel: add '{variant}=PATH', or ask for other --variants")
                 })?;
                 std::fs::File::open(path).with_context(|| {
                     format!("{}: cannot read the {variant} kernel", path.display())
                 })?;
             }
         }
-        let memory = target.options.memory(job);
+        let memory = job.memory(&target.options);
         let at_once = host::guests_at_once(memory, target.variants.len())?;
         host::memory_folder(self.cache, memory * at_once as u64)?;
         Ok(Parts {
@@ -149,12 +147,12 @@ impl Lab<'_> {
         let kernels = self.ready(target)?;
         let disk = self.disk(target)?;
         let mut comparison = Comparison {
-            job: target.job.to_string(),
+            job: target.job.name(),
             base: target.base,
             arch: target.arch,
             page_size: target.page_size,
             options: target.options.clone(),
-            memory_bytes: target.options.memory(target.job),
+            memory_bytes: target.job.memory(&target.options),
             qemu: parts.qemu.clone(),
             profile: None,
             kernels: kernels.iter().map(|kernel| kernel.info.clone()).collect(),
@@ -182,12 +180,11 @@ impl Lab<'_> {
     }
 
     fn disk(&self, target: &Target) -> Result<Option<PathBuf>> {
-        if !target.job.has_disk() {
-            return Ok(None);
-        }
-        let image = target.options.image(target.arch);
+        let Target {
+            job, arch, options, ..
+        } = target;
         let mut step = |text: &str| self.observer.event(Event::Step(text));
-        image.ensure(self.cache, &mut step).map(Some)
+        job.disk(options, *arch, self.cache, &mut step)
     }
 
     fn ready(&self, target: &Target) -> Result<Vec<Ready>> {
@@ -201,7 +198,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Both from the same version of the source, whichever came first.
+    /// All from the same version of the source, whichever came first.
     fn build(&self, target: &Target, files: &KernelDir) -> Result<Vec<Ready>> {
         let mut version = None;
         let mut ready = Vec::new();
@@ -214,6 +211,12 @@ impl Lab<'_> {
             } = *target;
             let mut spec = Spec::new(base, arch, page_size, variant, files.clone());
             spec.version = version;
+            spec.extras = target
+                .job
+                .fragments()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             let mut relay = |event: wideleaf_kernel::Event<'_>| self.relay(event);
             let kernel = wideleaf_kernel::ensure(&spec, self.cache, &mut relay)?;
             version = Some(kernel.version.clone());
@@ -310,7 +313,7 @@ impl Bench<'_> {
         cancel: &AtomicBool,
     ) -> Result<(Run, Option<Report>)> {
         let variant = kernel.info.variant;
-        let memory = self.target.options.memory(self.target.job);
+        let memory = self.target.job.memory(&self.target.options);
         let scratch = Scratch::new(&host::memory_folder(self.lab.cache, memory)?)?;
         let result = self.boot_in(&scratch, kernel, place, cancel);
         self.keep(&scratch, variant)?;
@@ -341,7 +344,7 @@ impl Bench<'_> {
             kernel: &kernel.info.image,
             initramfs: &archive,
             disk: self.disk,
-            memory: options.memory(*job),
+            memory: job.memory(options),
             ram: &ram,
             answers: &answers,
             console: &console,
@@ -388,13 +391,7 @@ impl Bench<'_> {
                 self.target.page_size
             );
         }
-        if let Outcome::Kunit(report) = &boot.outcome
-            && !report.passed()
-        {
-            let logs: Vec<_> = report.suites.iter().map(|suite| suite.log.trim()).collect();
-            bail!("KUnit tests failed, or none ran:\n{}", logs.join("\n"));
-        }
-        Ok(())
+        self.target.job.judge(&boot.outcome)
     }
 
     fn run(&self, variant: Variant, boot: Boot, report: Option<&Report>) -> Result<Run> {
@@ -403,15 +400,12 @@ impl Bench<'_> {
             repeat: self.repeat,
             wall_s: boot.wall.as_secs_f64(),
             guest: boot.hello,
+            warnings: self.target.job.warnings(&boot.outcome),
             outcome: boot.outcome,
             farewell: boot.farewell,
             phases: Vec::new(),
             coverage: Vec::new(),
-            warnings: Vec::new(),
         };
-        if let Outcome::Exec { report, .. } = &run.outcome {
-            run.warnings.extend(report.warnings.iter().cloned());
-        }
         let Some(report) = report else {
             return Ok(run);
         };

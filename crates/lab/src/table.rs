@@ -7,40 +7,87 @@
 use crate::figures::{Compared, widest_spread};
 use crate::results::{Comparison, Run};
 use std::fmt::Write;
-use wideleaf_bench::size::{long, short};
-use wideleaf_guest::protocol::{KunitStatus, Outcome};
 use wideleaf_kernel::Variant;
 
-/// The table's rows of an exec job: section, label, figures. Several figures
-/// stand in one cell, with a slash between.
-const EXEC_ROWS: &[(&str, &str, &[&str])] = &[
-    (
-        "cold",
-        "faults (minor/major)",
-        &["cold.minor_faults", "cold.major_faults"],
-    ),
-    ("cold", "guest instructions", &["cold.instructions"]),
-    ("cold", "bytes read from disk", &["cold.read_bytes"]),
-    ("cold", "time under emulation (not speed)", &[]),
-    ("random", "L1 iTLB misses", &["random.itlb_l1_misses"]),
-    ("random", "page walks", &["random.walks"]),
-];
+/// A row: a cell for each of [`Comparison::variants`], and the change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Shown where it differs from the row above.
+    pub section: String,
+    /// What the cells hold; may be empty, then the section says it.
+    pub label: String,
+    /// One for each variant.
+    pub cells: Vec<String>,
+    /// Of the last variant's figure against the pristine one's.
+    pub change: String,
+}
 
-struct Row {
-    section: String,
-    label: String,
-    cells: [String; 3],
+impl Row {
+    /// A row of figures by name; several stand in one cell, with a slash
+    /// between, and the change is that of their sum.
+    pub fn figures(comparison: &Comparison, section: &str, label: &str, names: &[&str]) -> Self {
+        let found: Vec<Option<&Compared>> = names
+            .iter()
+            .map(|name| comparison.figures.get(*name))
+            .collect();
+        let value = |variant, figure: &Option<&Compared>| figure.and_then(|f| f.of(variant));
+        let cell = |variant: &Variant| {
+            let texts: Vec<_> = found
+                .iter()
+                .map(|figure| value(*variant, figure).map_or("-".into(), |v| v.to_string()))
+                .collect();
+            texts.join("/")
+        };
+        let sum = |variant| found.iter().map(|figure| value(variant, figure)).sum();
+        let variants = comparison.variants();
+        Self {
+            section: section.into(),
+            label: label.into(),
+            cells: variants.iter().map(cell).collect(),
+            change: last_against_pristine(&variants, sum),
+        }
+    }
+
+    /// A row that says something of each variant's first run.
+    pub fn text(
+        comparison: &Comparison,
+        section: &str,
+        label: &str,
+        cell: impl Fn(&Run) -> String,
+    ) -> Self {
+        let variants = comparison.variants().into_iter();
+        Self {
+            section: section.into(),
+            label: label.into(),
+            cells: variants
+                .map(|variant| comparison.run(variant).map_or("-".into(), &cell))
+                .collect(),
+            change: String::new(),
+        }
+    }
+
+    /// Which leaves mapped what the guest knows as `id`: `2M 98%, 64K 2%`,
+    /// widest share first.
+    pub fn leaves(comparison: &Comparison, section: &str, label: &str, id: u64) -> Self {
+        Self::text(comparison, section, label, |run| leaves(run, id))
+    }
+}
+
+fn last_against_pristine(variants: &[Variant], value: impl Fn(Variant) -> Option<u64>) -> String {
+    let last = variants.last().filter(|last| **last != Variant::Pristine);
+    match (value(Variant::Pristine), last.and_then(|last| value(*last))) {
+        (Some(pristine), Some(last)) => change(pristine as f64, last as f64),
+        _ => String::new(),
+    }
 }
 
 /// The table of a comparison, with its title, ending in a newline.
 pub fn render(comparison: &Comparison) -> String {
     let mut out = title(comparison) + "\n";
-    let rows = match comparison.runs.first().map(|run| &run.outcome) {
-        Some(Outcome::Exec { .. }) => exec_rows(comparison),
-        Some(Outcome::Kunit(_)) => kunit_rows(comparison),
-        _ => boot_rows(comparison),
-    };
-    layout(&mut out, &rows);
+    let rows = comparison
+        .job()
+        .map_or_else(Vec::new, |job| job.rows(comparison));
+    layout(&mut out, &comparison.variants(), &rows);
     for note in notes(comparison) {
         let _ = writeln!(out, "{note}");
     }
@@ -49,138 +96,25 @@ pub fn render(comparison: &Comparison) -> String {
 
 fn title(comparison: &Comparison) -> String {
     let Comparison {
-        job,
-        arch,
-        page_size,
-        ..
+        arch, page_size, ..
     } = comparison;
     let release = comparison
         .runs
         .first()
         .map(|run| run.guest.release.as_str());
     let release = release.unwrap_or(comparison.base.name());
-    let options = &comparison.options;
-    let mut title = job.clone();
-    if comparison.job == "exec" {
-        let size = long(options.size);
-        let filesystem = options.filesystem.title();
-        let _ = write!(title, " text: {size} of return stubs, {filesystem}");
-    } else {
-        title.push(':');
-    }
-    let comma = if title.ends_with(':') { "" } else { "," };
-    let _ = write!(title, "{comma} {arch}, {page_size} pages, Linux {release}");
+    let mut title = comparison
+        .job()
+        .map_or_else(String::new, |job| job.title(comparison));
+    let _ = write!(title, " {arch}, {page_size} pages, Linux {release}");
     if let Some(profile) = &comparison.profile {
         let _ = write!(title, ", model {}", profile.name);
     }
     title
 }
 
-fn exec_rows(comparison: &Comparison) -> Vec<Row> {
-    let mut rows: Vec<Row> = EXEC_ROWS
-        .iter()
-        .map(|(section, label, figures)| match figures {
-            [] => time_row(comparison, section, label),
-            figures => figure_row(comparison, section, label, figures),
-        })
-        .collect();
-    rows.push(Row {
-        section: "text mapped by leaf".into(),
-        label: String::new(),
-        cells: cells(comparison, leaves, String::new()),
-    });
-    rows
-}
-
-fn figure_row(comparison: &Comparison, section: &str, label: &str, figures: &[&str]) -> Row {
-    let found: Vec<_> = figures
-        .iter()
-        .map(|name| comparison.figures.get(*name))
-        .collect();
-    let cell = |pick: fn(&Compared) -> Option<u64>| {
-        let values = found.iter().map(|figure| figure.and_then(pick));
-        let texts: Vec<_> = values
-            .map(|v| v.map_or("-".into(), |v| v.to_string()))
-            .collect();
-        texts.join("/")
-    };
-    let sum = |pick: fn(&Compared) -> Option<u64>| {
-        let values = found.iter().map(|figure| figure.and_then(pick));
-        values.sum::<Option<u64>>()
-    };
-    let change = match (sum(|f| f.pristine), sum(|f| f.patched)) {
-        (Some(pristine), Some(patched)) => change(pristine as f64, patched as f64),
-        _ => String::new(),
-    };
-    Row {
-        section: section.into(),
-        label: label.into(),
-        cells: [cell(|f| f.pristine), cell(|f| f.patched), change],
-    }
-}
-
-fn time_row(comparison: &Comparison, section: &str, label: &str) -> Row {
-    let seconds = |run: &Run| {
-        let phase = run.phases.iter().find(|phase| phase.name == section);
-        let wall = phase.and_then(|phase| phase.wall_s);
-        wall.map_or("-".into(), |wall| format!("{wall:.2} s"))
-    };
-    Row {
-        section: section.into(),
-        label: label.into(),
-        cells: cells(comparison, seconds, String::new()),
-    }
-}
-
-fn kunit_rows(comparison: &Comparison) -> Vec<Row> {
-    let suites = comparison.runs.iter().flat_map(|run| match &run.outcome {
-        Outcome::Kunit(report) => report.suites.as_slice(),
-        _ => &[],
-    });
-    let mut rows = Vec::new();
-    for suite in suites {
-        let count = |status| {
-            suite
-                .tests
-                .iter()
-                .filter(|test| test.status == status)
-                .count()
-        };
-        let text = format!(
-            "{} passed, {} failed, {} skipped",
-            count(KunitStatus::Pass),
-            count(KunitStatus::Fail),
-            count(KunitStatus::Skip)
-        );
-        rows.push(Row {
-            section: "kunit".into(),
-            label: suite.name.clone(),
-            cells: [String::new(), text, String::new()],
-        });
-    }
-    rows
-}
-
-fn boot_rows(comparison: &Comparison) -> Vec<Row> {
-    vec![Row {
-        section: "boot".into(),
-        label: "time under emulation (not speed)".into(),
-        cells: cells(
-            comparison,
-            |run| format!("{:.2} s", run.wall_s),
-            String::new(),
-        ),
-    }]
-}
-
-fn cells(comparison: &Comparison, cell: impl Fn(&Run) -> String, change: String) -> [String; 3] {
-    let of = |variant| comparison.run(variant).map_or("-".into(), &cell);
-    [of(Variant::Pristine), of(Variant::Patched), change]
-}
-
-/// `2M 98%, 64K 2%`, widest share first.
-fn leaves(run: &Run) -> String {
-    let Some(coverage) = run.coverage.first() else {
+fn leaves(run: &Run, id: u64) -> String {
+    let Some(coverage) = run.coverage.iter().find(|coverage| coverage.id == id) else {
         return "-".into();
     };
     let mut shares: Vec<_> = coverage
@@ -220,29 +154,37 @@ fn change(pristine: f64, patched: f64) -> String {
     format!("{percent:+.digits$}%")
 }
 
-fn layout(out: &mut String, rows: &[Row]) {
-    let section = width(rows.iter().filter(|row| !row.label.is_empty()), |row| {
-        &row.section
-    });
-    let label = width(rows.iter(), |row| &row.label);
-    let heads = ["pristine", "patched", "change"];
-    let widths: Vec<_> = (0..3)
-        .map(|n| width(rows.iter(), |row| &row.cells[n]).max(heads[n].len()))
+fn layout(out: &mut String, variants: &[Variant], rows: &[Row]) {
+    let section = width(
+        rows.iter()
+            .filter(|row| !row.label.is_empty())
+            .map(|row| &row.section),
+    );
+    let label = width(rows.iter().map(|row| &row.label));
+    let mut heads: Vec<String> = variants.iter().map(ToString::to_string).collect();
+    let changes = rows.iter().any(|row| !row.change.is_empty());
+    if changes {
+        heads.push("change".into());
+    }
+    let cells = |row: &Row| {
+        let change = changes.then(|| row.change.clone());
+        row.cells.iter().cloned().chain(change).collect::<Vec<_>>()
+    };
+    let widths: Vec<_> = (0..heads.len())
+        .map(|n| {
+            let column: Vec<_> = rows.iter().map(|row| cells(row)[n].clone()).collect();
+            width(column.iter()).max(heads[n].len())
+        })
         .collect();
-    let mut line = |head: &str, cells: [&str; 3]| {
-        let left = section + 2 + label;
-        let text = format!(
-            "  {head:left$}  {:>w0$}  {:>w1$}  {:>w2$}",
-            cells[0],
-            cells[1],
-            cells[2],
-            w0 = widths[0],
-            w1 = widths[1],
-            w2 = widths[2]
-        );
+    let left = section + 2 + label;
+    let mut line = |head: &str, cells: &[String]| {
+        let mut text = format!("  {head:left$}");
+        for (cell, width) in cells.iter().zip(&widths) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
         let _ = writeln!(out, "{}", text.trim_end());
     };
-    line("", heads);
+    line("", &heads);
     let mut last = "";
     for row in rows {
         let shown = if row.section == last {
@@ -255,35 +197,20 @@ fn layout(out: &mut String, rows: &[Row]) {
             "" => shown.to_string(),
             label => format!("{shown:section$}  {label}"),
         };
-        line(&head, row.cells.each_ref().map(String::as_str));
+        line(&head, &cells(row));
     }
 }
 
-fn width<'a>(rows: impl Iterator<Item = &'a Row>, text: impl Fn(&'a Row) -> &'a String) -> usize {
-    rows.map(|row| text(row).chars().count()).max().unwrap_or(0)
+fn width<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
 /// What a reader must know about the figures.
 fn notes(comparison: &Comparison) -> Vec<String> {
-    let mut notes = Vec::new();
-    let options = &comparison.options;
-    if let Some(Outcome::Exec { report, .. }) = comparison.runs.first().map(|run| &run.outcome) {
-        let calls = report.random.as_ref().map_or(0, |random| random.calls);
-        notes.push(format!(
-            "  stride {}, {calls} random calls, seed {}, readahead window {}",
-            short(report.stride),
-            report.seed,
-            short(u64::from(options.read_ahead_kb) << 10),
-        ));
-        if !options.filesystem.has_large_folios(comparison.base) {
-            notes.push(format!(
-                "  note: {} has no large folios in Linux {}, so no kernel can map its files by wide leaves",
-                options.filesystem.title(),
-                comparison.base
-            ));
-        }
-    }
-    if let Some((name, spread)) = widest_spread(&comparison.figures) {
+    let mut notes = comparison
+        .job()
+        .map_or_else(Vec::new, |job| job.notes(comparison));
+    if let Some((name, spread)) = widest_spread(comparison) {
         let runs = comparison
             .runs
             .iter()
@@ -336,9 +263,13 @@ exec text: 512 MiB of return stubs, XFS, arm64, 64K pages, Linux 6.12.117, model
     fn one_variant_alone() {
         let mut comparison = comparison(1000, 100);
         comparison.runs.remove(1);
+        comparison.kernels.remove(1);
         let text = render(&comparison.conclude());
-        assert!(text.contains("1500        -"), "\n{text}");
-        assert!(!text.contains('%') || text.contains("100%"), "\n{text}");
+        assert!(text.contains("  1500\n"), "\n{text}");
+        assert!(
+            !text.contains("patched") && !text.contains("change"),
+            "\n{text}"
+        );
     }
 
     #[test]

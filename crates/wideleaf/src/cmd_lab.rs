@@ -18,7 +18,7 @@ use wideleaf_kernel::{Arch, Base, Interrupted, KernelDir, PageSize, Variant};
 use wideleaf_lab::events::{Event, Observer};
 use wideleaf_lab::expect::{Expectation, Verdict};
 use wideleaf_lab::image::Filesystem;
-use wideleaf_lab::job::{Job, Options, default_profile};
+use wideleaf_lab::job::{self, JOBS, Job, Options, default_profile};
 use wideleaf_lab::results::{Comparison, Results};
 use wideleaf_lab::run::{Kernels, Lab, Target};
 use wideleaf_lab::{profiles, scratch, table};
@@ -77,8 +77,8 @@ enum Action {
 #[command(after_help = EXAMPLES)]
 struct Run {
     /// What to run
-    #[arg(long, default_value = "exec")]
-    job: Job,
+    #[arg(long, default_value = "exec", value_parser = job::find)]
+    job: &'static dyn Job,
     /// Kernel base
     #[arg(long, default_value = "6.12", value_parser = ["6.12", "7.3", "all"])]
     base: String,
@@ -88,9 +88,10 @@ struct Run {
     /// Guest base page size [default: 64K on arm64, 4K on x86_64]
     #[arg(long, value_parser = ["4K", "16K", "64K", "all"])]
     page_size: Option<String>,
-    /// Which kernels
-    #[arg(long, default_value = "both", value_parser = ["both", "pristine", "patched"])]
-    variant: String,
+    /// Which kernels, with commas between [default: pristine,patched, or what
+    /// the job makes sense with]
+    #[arg(long, alias = "variant", value_name = "VARIANTS", value_delimiter = ',', value_parser = variant)]
+    variants: Vec<Variant>,
     /// File system of the stub file: xfs or ext4
     #[arg(long, value_name = "FS", default_value = "xfs")]
     fs: Filesystem,
@@ -151,6 +152,10 @@ struct Run {
     plugin: Option<PathBuf>,
 }
 
+fn variant(text: &str) -> Result<Variant> {
+    Ok(text.parse()?)
+}
+
 fn given_kernel(text: &str) -> Result<(Variant, PathBuf)> {
     let (variant, path) = text
         .split_once('=')
@@ -203,8 +208,8 @@ impl Run {
                 }
                 for page_size in self.page_sizes(arch)? {
                     let options = self.options(arch)?;
-                    options
-                        .check(self.job, page_size)
+                    self.job
+                        .check(&options, page_size)
                         .map_err(anyhow::Error::msg)?;
                     targets.push(Target {
                         job: self.job,
@@ -230,8 +235,11 @@ impl Run {
             bail!("--kernel names kernels of one base, architecture and page size: name these too");
         }
         for expectation in &self.expect {
-            if expectation.needs_both() && variants.len() < 2 {
-                bail!("an expectation in percent needs both kernels: leave --variant out");
+            let both = [Variant::Pristine, Variant::Patched];
+            if expectation.needs_both() && !both.iter().all(|v| variants.contains(v)) {
+                bail!(
+                    "an expectation in percent needs both a pristine and a patched kernel: leave --variants out"
+                );
             }
             if expectation.needs_repeat() && self.repeat < 2 {
                 bail!("a 'spread' needs --repeat 2 or more");
@@ -240,19 +248,23 @@ impl Run {
         Ok(())
     }
 
+    /// In the order in which tables show them.
     fn variants(&self) -> Result<Vec<Variant>> {
-        let of_job = self.job.variants().iter().copied();
-        let variants: Vec<_> = of_job
-            .filter(|variant| self.variant == "both" || self.variant == variant.name())
-            .collect();
-        if variants.is_empty() {
-            bail!(
-                "the job {} makes no sense with a {} kernel",
-                self.job,
-                self.variant
-            );
+        let of_job = self.job.variants();
+        if self.variants.is_empty() {
+            return Ok(of_job.to_vec());
         }
-        Ok(variants)
+        // A job that compares takes any kernel.
+        let known = if of_job.len() > 1 {
+            Variant::ALL
+        } else {
+            of_job
+        };
+        if let Some(other) = self.variants.iter().find(|v| !known.contains(v)) {
+            bail!("the job {} makes no sense with a {other} kernel", self.job);
+        }
+        let asked = Variant::ALL.iter().copied();
+        Ok(asked.filter(|v| self.variants.contains(v)).collect())
     }
 
     fn page_sizes(&self, arch: Arch) -> Result<Vec<PageSize>> {
@@ -427,10 +439,7 @@ fn list(json: bool) -> Result<ExitCode> {
             .collect::<Vec<_>>()
     };
     if json {
-        let jobs: Vec<_> = Job::ALL
-            .iter()
-            .map(|job| json!({ "name": job.to_string(), "about": job.about() }))
-            .collect();
+        let jobs = JOBS.map(|job| json!({ "name": job.name(), "about": job.about() }));
         let arches: Vec<_> = Arch::ALL
             .iter()
             .map(|&arch| {
@@ -446,7 +455,7 @@ fn list(json: bool) -> Result<ExitCode> {
         println!("{all}");
         return Ok(ExitCode::SUCCESS);
     }
-    for job in Job::ALL {
+    for job in JOBS {
         println!("{:<12}  {job:<8}  {}", "job", job.about());
     }
     for base in Base::ALL {
@@ -494,8 +503,8 @@ mod tests {
         assert_eq!(targets.len(), 1);
         let target = &targets[0];
         assert_eq!(target.to_string(), "exec, Linux 6.12, arm64, 64K pages");
-        assert_eq!(target.options, Options::new(Job::Exec, Arch::Arm64));
-        assert_eq!(target.variants, Variant::ALL);
+        assert_eq!(target.options, Options::new(JOBS[0], Arch::Arm64));
+        assert_eq!(target.variants, [Variant::Pristine, Variant::Patched]);
     }
 
     #[test]
@@ -548,7 +557,7 @@ mod tests {
 
     #[test]
     fn the_help_lists_what_there_is() {
-        let jobs = Job::ALL.map(|job| job.to_string());
+        let jobs = JOBS.map(|job| job.name());
         let bases = Base::ALL.iter().map(|base| base.to_string());
         let arches = Arch::ALL.iter().map(|arch| arch.to_string());
         let sizes = PageSize::ALL.iter().map(|size| size.to_string());

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The exec benchmark: a large file of return stubs, called cold and at random.
+
+use crate::figures::{self, Figures};
+use crate::image::Image;
+use crate::job::{Job, MEMORY, MOUNT_POINT, Options};
+use crate::results::{Comparison, Run};
+use crate::table::Row;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use wideleaf_bench::report::{ExecReport, PhaseReport};
+use wideleaf_bench::size::{long, short};
+use wideleaf_cache::Cache;
+use wideleaf_guest::protocol::{COVERAGE_TEXT, ExecOptions, Outcome, Task};
+use wideleaf_kernel::{Arch, PageSize};
+
+/// The table's rows: section, label, figures. Several figures stand in one
+/// cell, with a slash between.
+const ROWS: &[(&str, &str, &[&str])] = &[
+    (
+        "cold",
+        "faults (minor/major)",
+        &["cold.minor_faults", "cold.major_faults"],
+    ),
+    ("cold", "guest instructions", &["cold.instructions"]),
+    ("cold", "bytes read from disk", &["cold.read_bytes"]),
+    ("cold", "time under emulation (not speed)", &[]),
+    ("random", "L1 iTLB misses", &["random.itlb_l1_misses"]),
+    ("random", "page walks", &["random.walks"]),
+];
+
+/// The job.
+#[derive(Debug)]
+pub struct Exec;
+
+impl Job for Exec {
+    fn name(&self) -> String {
+        "exec".into()
+    }
+
+    fn about(&self) -> &'static str {
+        "a large executable file of return stubs, called cold and at random: \
+         faults, instructions, bytes read, TLB misses, page walks, leaves"
+    }
+
+    fn counts(&self) -> bool {
+        true
+    }
+
+    fn time_limit_s(&self) -> u32 {
+        600
+    }
+
+    /// Twice what the page cache must hold, so that reclaim stays away, and
+    /// room for the kernel.
+    fn memory(&self, options: &Options) -> u64 {
+        (2 * options.size + MEMORY).next_multiple_of(1 << 20)
+    }
+
+    fn check(&self, options: &Options, page_size: PageSize) -> Result<(), String> {
+        let plan = exec_options(options).plan(options.size, page_size.bytes());
+        plan.map_err(|error| error.to_string())?;
+        options.check_window(page_size)
+    }
+
+    fn require_tools(&self, options: &Options) -> Result<()> {
+        options.filesystem.mkfs().map(drop)
+    }
+
+    fn has_disk(&self) -> bool {
+        true
+    }
+
+    fn disk(
+        &self,
+        options: &Options,
+        arch: Arch,
+        cache: &Cache,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Option<PathBuf>> {
+        let image = Image {
+            filesystem: options.filesystem,
+            arch,
+            size: options.size,
+        };
+        image.ensure(cache, step).map(Some)
+    }
+
+    fn task(&self, options: &Options) -> Task {
+        Task::Exec(exec_options(options))
+    }
+
+    fn warnings(&self, outcome: &Outcome) -> Vec<String> {
+        report(outcome).map_or_else(Vec::new, |report| report.warnings.clone())
+    }
+
+    fn figures(&self, run: &Run, figures: &mut Figures) {
+        if let Some(report) = report(&run.outcome) {
+            phases(figures, "", report);
+        }
+        for coverage in run.coverage.iter().filter(|c| c.id == COVERAGE_TEXT) {
+            figures::leaves(figures, "text", coverage);
+        }
+    }
+
+    fn is_headline(&self, figure: &str) -> bool {
+        ROWS.iter().any(|(.., names)| names.contains(&figure))
+    }
+
+    fn title(&self, comparison: &Comparison) -> String {
+        let options = &comparison.options;
+        let filesystem = options.filesystem.title();
+        format!(
+            "exec text: {} of return stubs, {filesystem},",
+            long(options.size)
+        )
+    }
+
+    fn rows(&self, comparison: &Comparison) -> Vec<Row> {
+        let mut rows: Vec<Row> = ROWS
+            .iter()
+            .map(|(section, label, figures)| match figures {
+                [] => time_row(comparison, section, label),
+                figures => Row::figures(comparison, section, label, figures),
+            })
+            .collect();
+        rows.push(Row::leaves(
+            comparison,
+            "text mapped by leaf",
+            "",
+            COVERAGE_TEXT,
+        ));
+        rows
+    }
+
+    fn notes(&self, comparison: &Comparison) -> Vec<String> {
+        let Some(report) = comparison.runs.first().and_then(|run| report(&run.outcome)) else {
+            return Vec::new();
+        };
+        let options = &comparison.options;
+        let calls = report.random.as_ref().map_or(0, |random| random.calls);
+        let mut notes = vec![format!(
+            "  stride {}, {calls} random calls, seed {}, readahead window {}",
+            short(report.stride),
+            report.seed,
+            short(u64::from(options.read_ahead_kb) << 10),
+        )];
+        notes.extend(no_large_folios(comparison));
+        notes
+    }
+}
+
+/// Where the file system spoils it all.
+pub fn no_large_folios(comparison: &Comparison) -> Option<String> {
+    let (filesystem, base) = (comparison.options.filesystem, comparison.base);
+    (!filesystem.has_large_folios(base)).then(|| {
+        format!(
+            "  note: {} has no large folios in Linux {base}, so no kernel can map its files by wide leaves",
+            filesystem.title(),
+        )
+    })
+}
+
+fn exec_options(options: &Options) -> ExecOptions {
+    ExecOptions {
+        file: Path::new(MOUNT_POINT).join(Image::FILE),
+        size: Some(options.size),
+        stride: options.stride,
+        calls: options.calls,
+        seed: options.seed,
+        ..ExecOptions::default()
+    }
+}
+
+fn report(outcome: &Outcome) -> Option<&ExecReport> {
+    match outcome {
+        Outcome::Exec { report, .. } => Some(report),
+        _ => None,
+    }
+}
+
+/// What the guest counted, under `cold` and `random` after `prefix`.
+pub fn phases(figures: &mut Figures, prefix: &str, report: &ExecReport) {
+    let phases = [
+        ("cold", report.cold.as_ref().map(|cold| &cold.phase)),
+        ("random", report.random.as_ref()),
+    ];
+    for (name, phase) in phases {
+        if let Some(phase) = phase {
+            guest_phase(figures, &format!("{prefix}{name}"), phase);
+        }
+    }
+}
+
+fn guest_phase(figures: &mut Figures, name: &str, phase: &PhaseReport) {
+    let mut put = |what: &str, value| figures.insert(format!("{name}.{what}"), value);
+    put("calls", phase.calls);
+    put("minor_faults", phase.faults.minor);
+    put("major_faults", phase.faults.major);
+    put("faults", phase.faults.minor + phase.faults.major);
+    if let Some(bytes) = phase.read_bytes.value() {
+        put("read_bytes", bytes);
+    }
+}
+
+fn time_row(comparison: &Comparison, section: &str, label: &str) -> Row {
+    Row::text(comparison, section, label, |run| {
+        let phase = run.phases.iter().find(|phase| phase.name == section);
+        let wall = phase.and_then(|phase| phase.wall_s);
+        wall.map_or("-".into(), |wall| format!("{wall:.2} s"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_job_is_the_issues() {
+        let job = Options::new(&Exec, Arch::Arm64).protocol(&Exec);
+        let disk = job.disk.unwrap();
+        assert_eq!(
+            (disk.filesystem.as_str(), disk.read_ahead_kb),
+            ("xfs", Some(128))
+        );
+        let Task::Exec(exec) = job.task else {
+            panic!("{:?}", job.task)
+        };
+        assert_eq!(exec.file, Path::new("/mnt/stubs"));
+        assert_eq!(exec.size, Some(512 << 20));
+    }
+
+    #[test]
+    fn the_page_cache_fits_into_guest_memory() {
+        let options = Options::new(&Exec, Arch::Arm64);
+        assert_eq!(Exec.memory(&options), 2 << 30);
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_before_a_kernel_is_built() {
+        let mut options = Options::new(&Exec, Arch::Arm64);
+        Exec.check(&options, PageSize::K64).unwrap();
+        options.read_ahead_kb = 16;
+        let error = Exec.check(&options, PageSize::K64).unwrap_err();
+        assert!(error.contains("16K") && error.contains("64K"), "{error}");
+        Exec.check(&options, PageSize::K4).unwrap();
+        options.size = (1 << 20) + 4096;
+        assert!(Exec.check(&options, PageSize::K64).is_err());
+    }
+}
