@@ -3,6 +3,7 @@
 //! wrappers. Symbols resolve against the QEMU that loads the plugin, which
 //! links GLib.
 
+use crate::disk::Access;
 pub use qemu_plugin_sys as sys;
 use std::ffi::{CStr, c_char, c_uint};
 
@@ -67,5 +68,25 @@ impl RegisterBuffer {
         let n = bytes.len().min(8);
         word[..n].copy_from_slice(&bytes[..n]);
         Some(u64::from_le_bytes(word))
+    }
+}
+
+/// The access, if it was one of 32 bits to a device. Only from a callback for
+/// memory, with what it was given.
+pub fn device_access(info: sys::qemu_plugin_meminfo_t, va: u64) -> Option<Access> {
+    // SAFETY: info and va are the callback's own, and the handle is not kept
+    // over it. The union holds 32 bits if the type says so.
+    unsafe {
+        let at = sys::qemu_plugin_get_hwaddr(info, va);
+        if at.is_null() || !sys::qemu_plugin_hwaddr_is_io(at) {
+            return None;
+        }
+        let value = sys::qemu_plugin_mem_get_value(info);
+        let is_word = value.type_ == sys::qemu_plugin_mem_value_type::QEMU_PLUGIN_MEM_VALUE_U32;
+        is_word.then(|| Access {
+            pa: sys::qemu_plugin_hwaddr_phys_addr(at),
+            value: value.data.u32_.into(),
+            store: sys::qemu_plugin_mem_is_store(info),
+        })
     }
 }

@@ -28,12 +28,15 @@
 //!   more, each has its own model; broadcast TLBIs and phase changes reach the
 //!   others at their next data access or page of code, so counts are close,
 //!   not exact, and the report carries a warning.
+//! - **Disk**: a virtio-mmio disk answers before the guest's next instruction;
+//!   see `disk.rs` for why.
 //!
 //! Hot paths allocate nothing and take no lock. A block is instrumented with
 //! an inline counter and an inline comparison: the plugin is called only when
 //! code moves to another page.
 
 mod args;
+mod disk;
 mod ffi;
 mod output;
 mod plugin;

@@ -2,11 +2,12 @@
 //! Installation, global state, and the callbacks that QEMU calls.
 
 use crate::args::{self, Args};
+use crate::disk::{self, Disks};
 use crate::ffi::sys;
 use crate::ram::Ram;
 use crate::registers::Registers;
 use crate::vcpu::{Event, Inline, Mail, NO_PAGE, Vcpu};
-use crate::{output, translate};
+use crate::{ffi, output, translate};
 use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed, Ordering::Release};
@@ -29,6 +30,7 @@ pub struct Plugin {
     ram: OnceLock<&'static Ram>,
     coverage: Mutex<Vec<Coverage>>,
     events: Mutex<HashSet<&'static Event>>,
+    disks: Mutex<Disks>,
     mailboxes: [Mailbox; MAX_VCPUS],
 }
 
@@ -169,6 +171,11 @@ impl Plugin {
             let text = "more than one vCPU: counts do not repeat exactly";
             report.warnings.push(text.to_owned());
         }
+        if let late @ 1.. = lock(&self.disks).late {
+            report.warnings.push(format!(
+                "{late} times the disk did not answer in time: instructions repeat less well"
+            ));
+        }
         report
     }
 }
@@ -240,6 +247,12 @@ pub unsafe extern "C" fn on_access(
         // SAFETY: info is QEMU's own.
         let shift = unsafe { sys::qemu_plugin_mem_size_shift(info) };
         vcpu.core.access_bytes(Side::Data, va, 1 << shift);
+    }
+    if disk::may_be_register(va)
+        && let Some(access) = ffi::device_access(info, va)
+        && let Some(&ram) = plugin.ram.get()
+    {
+        lock(&plugin.disks).access(access, ram);
     }
 }
 
@@ -335,6 +348,7 @@ unsafe fn prepare(
         ram: OnceLock::new(),
         coverage: Mutex::default(),
         events: Mutex::default(),
+        disks: Mutex::default(),
         mailboxes: std::array::from_fn(|_| Mailbox::default()),
     };
     PLUGIN.set(plugin).map_err(|_| "loaded twice".to_owned())
