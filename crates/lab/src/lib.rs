@@ -30,6 +30,5 @@ pub mod qemu;
 pub mod results;
 pub mod run;
 pub mod scratch;
-mod steady;
 pub mod table;
 pub mod tools;

@@ -4,7 +4,6 @@
 use crate::console::{self, Splat};
 use crate::qemu::{self, Guest};
 use crate::scratch::Tethered;
-use crate::steady::steady;
 use anyhow::Context;
 use std::fmt;
 use std::fs::File;
@@ -175,7 +174,6 @@ pub fn run(
     let out = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
     let mut command = qemu::command(program, guest);
     command.stdout(out.try_clone()?).stderr(out);
-    steady(&mut command, guest.place);
     let start = Instant::now();
     let mut child = Tethered::spawn(&mut command)
         .with_context(|| format!("cannot run {}", program.display()))?;

@@ -32,8 +32,6 @@ pub struct Guest<'a> {
     pub parameters: &'a str,
     /// The TLB plugin, if the job counts.
     pub plugin: Option<Plugin<'a>>,
-    /// Which of the host's CPUs it runs on, in the order of those allowed.
-    pub place: usize,
 }
 
 /// The TLB plugin and its arguments.
@@ -78,9 +76,10 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     });
     args.plain("-global virtio-mmio.force-legacy=false");
     // Virtual time runs with the instructions, one nanosecond each: otherwise
-    // a slow host means more timer interrupts, hence other counts. While the
-    // guest waits for its disk, time is the host's; if it jumped to the next
-    // timer (sleep=off) instead, every read would take until the next timeout.
+    // a slow host means more timer interrupts, hence other counts. With the
+    // plugin the disk takes none of it. Without, and while the guest sleeps,
+    // time is the host's; if it jumped to the next timer (sleep=off) instead,
+    // every wait would take until the next timeout.
     args.plain("-icount shift=0,sleep=on");
     args.plain("-m").push(format!("{}", guest.memory >> 20));
     let size = guest.memory;
@@ -189,7 +188,6 @@ mod tests {
             console: Path::new("/s/console"),
             parameters: "quiet",
             plugin,
-            place: 0,
         };
         let args = arguments(&guest);
         let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();

@@ -279,11 +279,10 @@ impl Bench<'_> {
         let results: Vec<Result<_>> = std::thread::scope(|scope| {
             let threads: Vec<_> = kernels
                 .iter()
-                .enumerate()
-                .map(|(place, kernel)| {
+                .map(|kernel| {
                     let cancel = &cancel;
                     scope.spawn(move || {
-                        let result = self.boot(kernel, place, cancel);
+                        let result = self.boot(kernel, cancel);
                         if result.is_err() {
                             cancel.store(true, Ordering::Relaxed);
                         }
@@ -306,16 +305,11 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    fn boot(
-        &self,
-        kernel: &Ready,
-        place: usize,
-        cancel: &AtomicBool,
-    ) -> Result<(Run, Option<Report>)> {
+    fn boot(&self, kernel: &Ready, cancel: &AtomicBool) -> Result<(Run, Option<Report>)> {
         let variant = kernel.info.variant;
         let memory = self.target.job.memory(&self.target.options);
         let scratch = Scratch::new(&host::memory_folder(self.lab.cache, memory)?)?;
-        let result = self.boot_in(&scratch, kernel, place, cancel);
+        let result = self.boot_in(&scratch, kernel, cancel);
         self.keep(&scratch, variant)?;
         result.map_err(|error| match error.is::<Cancelled>() {
             true => error,
@@ -327,7 +321,6 @@ impl Bench<'_> {
         &self,
         scratch: &Scratch,
         kernel: &Ready,
-        place: usize,
         cancel: &AtomicBool,
     ) -> Result<(Run, Option<Report>)> {
         let Target {
@@ -354,7 +347,6 @@ impl Bench<'_> {
                 profile: &options.profile,
                 out: &counts,
             }),
-            place,
         };
         let limit = Duration::from_secs(options.time_limit_s.into()) + BOOT_GRACE;
         let log = scratch.join("qemu.log");
