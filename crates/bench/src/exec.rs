@@ -9,9 +9,11 @@ use crate::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
 use crate::size::short;
 use crate::{page_size, sweep, system};
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Instant;
 
-pub use crate::system::{Evict, ReadCounter};
+pub use crate::system::{Evict, ReadCounter, ReclaimCounter};
 
 /// The measured parts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct Surroundings {
     pub reads: ReadCounter,
     /// Whether to ask the CPU's own counters.
     pub perf_events: bool,
+    /// Where to see what memory pressure did; `None`: not asked for.
+    pub reclaim: Option<ReclaimCounter>,
 }
 
 impl Surroundings {
@@ -61,16 +65,19 @@ impl Surroundings {
             evict: Evict::Fadvise,
             reads: ReadCounter::OwnProcess,
             perf_events: true,
+            reclaim: None,
         }
     }
 
-    /// A guest whose disk serves only the benchmark. An emulated CPU has no counters.
+    /// A guest whose disk serves only the benchmark, in this cgroup if in one. An emulated CPU
+    /// has no counters.
     #[must_use]
-    pub fn guest(disk: &str) -> Self {
+    pub fn guest(disk: &str, cgroup: Option<PathBuf>) -> Self {
         Self {
             evict: Evict::DropCaches,
             reads: ReadCounter::BlockDevice(disk.to_owned()),
             perf_events: false,
+            reclaim: Some(ReclaimCounter { cgroup }),
         }
     }
 }
@@ -173,7 +180,7 @@ impl Run<'_> {
 }
 
 /// Does the work and counts what happens meanwhile.
-fn measured(
+pub(crate) fn measured(
     around: &Surroundings,
     watcher: &mut dyn Watcher,
     phase: Phase,
@@ -185,6 +192,8 @@ fn measured(
     } else {
         Events::none()
     };
+    let reclaim = || around.reclaim.as_ref().map(ReclaimCounter::read);
+    let reclaim_before = reclaim().transpose()?;
     let read_before = around.reads.read();
     events.start();
     let began = Instant::now();
@@ -208,7 +217,20 @@ fn measured(
         read_bytes,
         nanoseconds: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
         events: events.read(),
+        reclaim: match (reclaim_before, reclaim().transpose()?) {
+            (Some(before), Some(after)) => grown(&before, &after),
+            _ => BTreeMap::new(),
+        },
     })
+}
+
+/// How much each counter has grown.
+fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let since = |name: &String| before.get(name).copied().unwrap_or(0);
+    let grown = after
+        .iter()
+        .map(|(name, value)| (name.clone(), value - since(name)));
+    grown.collect()
 }
 
 fn report(

@@ -2,7 +2,8 @@
 //! The exec benchmark: an executable file of return stubs, called cold and at random.
 //!
 //! [`mod@file`] makes the file, [`options`] say what to do with it, [`exec::run`] does it and
-//! [`report`] holds the figures. The same code runs natively and as the lab guest's job; what
+//! [`report`] holds the figures. [`sparse`] is a second benchmark on the same file, of which it
+//! executes a part. The same code runs natively and as the lab guest's job; what
 //! differs between the two is in [`exec::Surroundings`].
 
 pub mod exec;
@@ -12,6 +13,7 @@ pub mod options;
 mod perf;
 pub mod report;
 pub mod size;
+pub mod sparse;
 pub mod sweep;
 mod system;
 

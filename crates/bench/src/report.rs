@@ -70,6 +70,10 @@ pub struct PhaseReport {
     /// `itlb-walks`), user space only. Empty where they were not asked for.
     #[serde(default)]
     pub events: BTreeMap<String, Figure>,
+    /// What memory pressure did meanwhile, see [`crate::exec::ReclaimCounter`]. Empty where it was
+    /// not asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reclaim: BTreeMap<String, u64>,
 }
 
 /// The first sweep: every stub once, in order of address.

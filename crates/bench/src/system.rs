@@ -8,8 +8,9 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::resource::{UsageWho, getrusage};
 use procfs::process::{MMapPath, Process};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How the file gets out of the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,57 @@ impl ReadCounter {
 /// Third field of /sys/class/block/…/stat.
 fn sectors_read(stat: &str) -> Option<u64> {
     stat.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
+/// Where the work of reclaim is counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReclaimCounter {
+    /// The cgroup (v2) that the process is in, if its memory is limited: reclaim on behalf of a
+    /// cgroup does not count in /proc/vmstat.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl ReclaimCounter {
+    /// So far: `direct_scans` and `kswapd_scans`, pages looked at by whoever needed memory and by
+    /// kswapd; `direct_stalls`, how often an allocation had to reclaim by itself (of the machine);
+    /// `limit_hits`, how often the cgroup was at its limit; `oom_kills`.
+    pub fn read(&self) -> Result<BTreeMap<String, u64>> {
+        let mut counts = BTreeMap::new();
+        let mut put = |name: &str, value| counts.insert(name.to_string(), value);
+        let machine = counters(Path::new("/proc/vmstat"))?;
+        let scans = match &self.cgroup {
+            None => machine.clone(),
+            Some(cgroup) => {
+                let events = counters(&cgroup.join("memory.events"))?;
+                put("limit_hits", sum(&events, "max"));
+                counters(&cgroup.join("memory.stat"))?
+            }
+        };
+        put("direct_scans", sum(&scans, "pgscan_direct"));
+        put("kswapd_scans", sum(&scans, "pgscan_kswapd"));
+        // One for each zone: allocstall_normal, allocstall_movable.
+        let stalls = machine
+            .iter()
+            .filter(|(name, _)| name.starts_with("allocstall"));
+        put("direct_stalls", stalls.map(|(_, count)| count).sum());
+        put("oom_kills", sum(&machine, "oom_kill"));
+        Ok(counts)
+    }
+}
+
+fn sum(counters: &[(String, u64)], wanted: &str) -> u64 {
+    let found = counters.iter().filter(|(name, _)| name == wanted);
+    found.map(|(_, count)| count).sum()
+}
+
+/// Lines of a name and a number.
+fn counters(path: &Path) -> Result<Vec<(String, u64)>> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let line = |line: &str| {
+        let (name, count) = line.split_once(' ')?;
+        Some((name.to_string(), count.trim().parse().ok()?))
+    };
+    Ok(text.lines().filter_map(line).collect())
 }
 
 /// Page faults of this thread so far.
@@ -147,6 +199,23 @@ mod tests {
         let stat = "   12  3   4096  7   0 0 0 0 0 0 0\n";
         assert_eq!(sectors_read(stat), Some(4096));
         assert_eq!(sectors_read("1 2"), None);
+    }
+
+    #[test]
+    fn reclaim_of_a_cgroup_is_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        put("memory.stat", "anon 5\npgscan_kswapd 7\npgscan_direct 40\n");
+        put("memory.events", "low 0\nmax 3\noom 0\n");
+        let counter = ReclaimCounter {
+            cgroup: Some(dir.path().into()),
+        };
+        let counts = counter.read().unwrap();
+        assert_eq!((counts["direct_scans"], counts["kswapd_scans"]), (40, 7));
+        assert_eq!(counts["limit_hits"], 3);
+        assert!(counts.contains_key("direct_stalls") && counts.contains_key("oom_kills"));
+        let machine = ReclaimCounter::default().read().unwrap();
+        assert!(!machine.contains_key("limit_hits"));
     }
 
     #[test]

@@ -1,56 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The exec benchmark as a job.
+//! The exec benchmark as a job, once or at several sizes.
 
-use crate::marker;
 use crate::port::Port;
-use crate::protocol::{COVERAGE_TEXT, Disk, Message, Outcome, PHASE_COLD, PHASE_RANDOM};
-use anyhow::{Context, Result};
-use wideleaf_bench::exec::{Phase, Surroundings, Watcher, run};
+use crate::protocol::Outcome;
+use crate::task::Place;
+use crate::watch::Marking;
+use anyhow::Result;
+use wideleaf_bench::exec::run;
 use wideleaf_bench::options::ExecOptions;
+use wideleaf_bench::size::short;
 
-/// Tells the plugin by markers and the host by messages.
-struct Marking<'a>(&'a Port);
-
-impl Watcher for Marking<'_> {
-    #[inline(never)]
-    fn enter(&mut self, phase: Phase) {
-        match phase {
-            Phase::Cold => marker::enter::<PHASE_COLD>(),
-            Phase::Random => marker::enter::<PHASE_RANDOM>(),
-        }
-    }
-
-    #[inline(never)]
-    fn leave(&mut self) {
-        marker::leave();
-    }
-
-    fn look(&mut self, address: u64, len: u64) {
-        marker::coverage(address, len, COVERAGE_TEXT);
-    }
-
-    fn progress(&mut self, text: &str) {
-        // Only decoration; the result will fail loudly if the port is gone.
-        let _ = self.0.send(&Message::Progress { text: text.into() });
-    }
+/// Runs it on a file of the job's disk.
+pub fn job(options: &ExecOptions, place: &Place<'_>, port: &Port) -> Result<Outcome> {
+    let around = place.surroundings()?;
+    let mut marking = Marking::announce(port, 0, "")?;
+    Ok(Outcome::Exec {
+        report: run(options, &around, &mut marking)?,
+        read_ahead_kb: place.window,
+    })
 }
 
-/// Runs it on a file of the job's disk, mounted with this readahead window.
-pub fn job(options: &ExecOptions, disk: Option<(&Disk, u32)>, port: &Port) -> Result<Outcome> {
-    let (disk, window) = disk.context("the exec job needs a disk; the job names none")?;
-    for (id, name) in [(PHASE_COLD, "cold"), (PHASE_RANDOM, "random")] {
-        port.send(&Message::Phase {
-            id,
-            name: name.into(),
-        })?;
+/// Runs it on one file after the other; the phases of each bear its size: `64K.cold`.
+pub fn sizes(runs: &[ExecOptions], place: &Place<'_>, port: &Port) -> Result<Outcome> {
+    let around = place.surroundings()?;
+    let mut reports = Vec::new();
+    for (nth, options) in runs.iter().enumerate() {
+        let size = short(options.size.unwrap_or_default());
+        let mut marking = Marking::announce(port, nth, &format!("{size}."))?;
+        reports.push(run(options, &around, &mut marking)?);
     }
-    let report = run(
-        options,
-        &Surroundings::guest(&disk.device),
-        &mut Marking(port),
-    )?;
-    Ok(Outcome::Exec {
-        report,
-        read_ahead_kb: Some(window),
+    Ok(Outcome::ExecSizes {
+        reports,
+        read_ahead_kb: place.window,
     })
 }

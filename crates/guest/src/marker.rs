@@ -9,10 +9,74 @@
 //! - x86-64: the 7-byte `nopl disp32(%rax)` (Intel SDM volume 2, NOP, `0F 1F /0`) with
 //!   `disp32 = 0x574c0000 | code`. It computes no address and touches no memory.
 
-use std::arch::asm;
+use std::arch::{asm, global_asm};
 
 /// Code of a coverage request; lower ones are phase numbers.
 pub const COVERAGE: u8 = 200;
+
+/// Bytes from one phase's function to the next one's, on both architectures.
+const STEP: usize = 8;
+
+// A function for each phase number and for 0, which leaves: the marker, then a return. All lie in
+// one page, so that leaving has brought in what entering needs.
+#[cfg(target_arch = "aarch64")]
+global_asm!(
+    ".pushsection .text.wideleaf_marker, \"ax\", @progbits",
+    ".p2align 10",
+    ".globl wideleaf_marker_phases",
+    ".hidden wideleaf_marker_phases",
+    ".type wideleaf_marker_phases, @function",
+    "wideleaf_marker_phases:",
+    ".set wideleaf_marker_phase, 0",
+    ".rept 128",
+    ".inst 0xd2eae01f | (wideleaf_marker_phase << 5)",
+    "ret",
+    ".set wideleaf_marker_phase, wideleaf_marker_phase + 1",
+    ".endr",
+    ".popsection",
+);
+
+#[cfg(target_arch = "x86_64")]
+global_asm!(
+    ".pushsection .text.wideleaf_marker, \"ax\", @progbits",
+    ".p2align 10",
+    ".globl wideleaf_marker_phases",
+    ".hidden wideleaf_marker_phases",
+    ".type wideleaf_marker_phases, @function",
+    "wideleaf_marker_phases:",
+    ".set wideleaf_marker_phase, 0",
+    ".rept 128",
+    ".byte 0x0f, 0x1f, 0x80",
+    ".long 0x574c0000 + wideleaf_marker_phase",
+    "ret",
+    ".set wideleaf_marker_phase, wideleaf_marker_phase + 1",
+    ".endr",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn wideleaf_marker_phases();
+}
+
+/// Enters phase `phase`, 1 to 127.
+#[inline(always)]
+pub fn enter(phase: u8) {
+    assert!(phase > 0 && phase < 128, "phases are numbered 1 to 127");
+    mark(phase);
+}
+
+/// Leaves whatever phase there is.
+#[inline(always)]
+pub fn leave() {
+    mark(0);
+}
+
+#[inline(always)]
+fn mark(phase: u8) {
+    let start = wideleaf_marker_phases as *const () as usize + usize::from(phase) * STEP;
+    // SAFETY: the phase's own function begins there; it does nothing.
+    unsafe { std::mem::transmute::<usize, extern "C" fn()>(start)() }
+}
 
 /// The instruction word for a code.
 #[cfg(target_arch = "aarch64")]
@@ -24,35 +88,6 @@ const fn instruction(code: u8) -> u32 {
 #[cfg(target_arch = "x86_64")]
 const fn instruction(code: u8) -> u32 {
     0x574c_0000 | code as u32
-}
-
-/// Enters phase `PHASE`, 1 to 127.
-#[inline(always)]
-pub fn enter<const PHASE: u8>() {
-    const { assert!(PHASE > 0 && PHASE < 128, "phases are numbered 1 to 127") };
-    mark::<PHASE>();
-}
-
-/// Leaves whatever phase there is.
-#[inline(always)]
-pub fn leave() {
-    mark::<0>();
-}
-
-#[inline(always)]
-fn mark<const CODE: u8>() {
-    // SAFETY: a no-op by the architecture; see the module's description. Memory counts as
-    // clobbered so that the compiler moves no access across the border of a phase.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(".inst {}", const instruction(CODE), options(nostack, preserves_flags));
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(".byte 0x0f, 0x1f, 0x80", ".long {}", const instruction(CODE),
-             options(nostack, preserves_flags));
-    }
 }
 
 /// Asks for a coverage record of `len` bytes at `start` in this process' address space, to be
@@ -76,11 +111,6 @@ pub fn coverage(start: u64, len: u64, id: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[inline(never)]
-    extern "C" fn enter_five() {
-        enter::<5>();
-    }
 
     #[inline(never)]
     extern "C" fn ask() -> u64 {
@@ -107,10 +137,22 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_has_its_bytes_and_does_nothing() {
-        enter_five();
-        assert!(contains(enter_five as *const (), &bytes(5)));
-        assert!(!contains(enter_five as *const (), &bytes(6)));
+    fn each_phase_has_its_bytes_and_does_nothing() {
+        let first = wideleaf_marker_phases as *const u8;
+        for phase in 0..128_u8 {
+            mark(phase);
+            // SAFETY: inside the table of functions.
+            let code =
+                unsafe { std::slice::from_raw_parts(first.add(usize::from(phase) * STEP), STEP) };
+            assert!(code.starts_with(&bytes(phase)), "{phase}: {code:x?}");
+        }
+        assert_eq!(first as usize % 1024, 0);
+    }
+
+    #[test]
+    #[should_panic = "1 to 127"]
+    fn phase_0_is_for_leaving() {
+        enter(0);
     }
 
     #[test]

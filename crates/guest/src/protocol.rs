@@ -11,8 +11,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 pub use wideleaf_bench::options::{ExecOptions, Stride};
 pub use wideleaf_bench::report::ExecReport;
+pub use wideleaf_bench::sparse::SparseReport;
 
 /// Both sides come from one build; the number catches a stale initramfs. Raised with every
 /// change that an older reader would misread.
@@ -23,12 +25,6 @@ pub const PORT_NAME: &str = "wideleaf.answers";
 
 /// Where the job lies in the initramfs.
 pub const JOB_PATH: &str = "/job.json";
-
-/// Phase number of the exec benchmark's cold sweep.
-pub const PHASE_COLD: u8 = 1;
-
-/// Phase number of the exec benchmark's random calls.
-pub const PHASE_RANDOM: u8 = 2;
 
 /// Caller's id in the coverage record of the exec benchmark's mapping.
 pub const COVERAGE_TEXT: u64 = 1;
@@ -44,8 +40,20 @@ pub struct Job {
     /// The disk to mount, if the task needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Disk>,
+    /// How scarce memory is.
+    #[serde(default)]
+    pub memory: MemoryPressure,
     /// What to run.
     pub task: Task,
+}
+
+/// How scarce memory is while the task runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryPressure {
+    /// memory.max of the task's cgroup in bytes; `None`: it has none of its own.
+    pub limit: Option<u64>,
+    /// Bytes that are free above the high watermarks when the task begins; the rest is taken.
+    pub free: Option<u64>,
 }
 
 impl Job {
@@ -56,6 +64,7 @@ impl Job {
             version: VERSION,
             time_limit_s,
             disk: None,
+            memory: MemoryPressure::default(),
             task,
         }
     }
@@ -110,6 +119,13 @@ impl Disk {
 pub enum Task {
     /// The exec benchmark. Its file path is the one in the guest, below the mount point.
     Exec(ExecOptions),
+    /// The exec benchmark, on one file after the other.
+    ExecSizes {
+        /// One for each file.
+        runs: Vec<ExecOptions>,
+    },
+    /// Executes parts of a stub file.
+    Sparse(SparseOptions),
     /// Collects what the kernel's built-in KUnit suites found at boot. Wants CONFIG_KUNIT,
     /// CONFIG_KUNIT_DEBUGFS and CONFIG_DEBUG_FS.
     Kunit,
@@ -120,6 +136,17 @@ pub enum Task {
         /// How.
         fault: Fault,
     },
+}
+
+/// Parts of a stub file to execute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SparseOptions {
+    /// The stub file in the guest.
+    pub file: PathBuf,
+    /// Which parts, one run each, as [`crate::sparse::pattern`] reads them.
+    pub patterns: Vec<String>,
+    /// Seed of the patterns and of the random calls.
+    pub seed: u64,
 }
 
 /// Ways to go wrong.
@@ -239,6 +266,20 @@ pub enum Outcome {
         /// The figures.
         report: ExecReport,
         /// Readahead window of the disk in KiB as the run saw it, read back from sysfs.
+        read_ahead_kb: Option<u32>,
+    },
+    /// Of [`Task::ExecSizes`].
+    ExecSizes {
+        /// The figures, in the order of the request.
+        reports: Vec<ExecReport>,
+        /// The disk's readahead window in KiB as the kernel has it.
+        read_ahead_kb: Option<u32>,
+    },
+    /// Of [`Task::Sparse`].
+    Sparse {
+        /// The figures, in the order of the request.
+        reports: Vec<SparseReport>,
+        /// The disk's readahead window in KiB as the kernel has it.
         read_ahead_kb: Option<u32>,
     },
     /// Of [`Task::Kunit`].

@@ -128,6 +128,13 @@ impl<'a> Inputs<'a> {
                 known.join(", ")
             );
         }
+        if !spec.variant.exists_on(spec.arch) {
+            bail!(
+                "{} has no contpte leaf, so no {} kernel",
+                spec.arch,
+                spec.variant
+            );
+        }
         preflight::require(spec.arch, &config::fragments(spec)?)?;
         let source = match &spec.version {
             Some(version) => source::pinned(spec.base, version, cache, events)?,
@@ -140,6 +147,7 @@ impl<'a> Inputs<'a> {
         let fragments = config::fragments(spec)?;
         let series = match spec.variant {
             Variant::Pristine => None,
+            Variant::FixedContpte => Some(Series::load_part(spec.base, &spec.files, spec.variant)?),
             Variant::Patched => Some(Series::load(spec.base, &spec.files)?),
         };
         Ok(Self {

@@ -174,3 +174,34 @@ fn a_page_size_that_does_not_exist_lists_the_known() {
     let error = ensure(&spec, &lab.cache, &mut quiet).unwrap_err();
     assert_eq!(error.to_string(), "x86_64 has no 64K pages: known are 4K");
 }
+
+#[test]
+fn the_tree_goes_through_three_states_and_back() {
+    let lab = Lab::new();
+    lab.write_series(
+        "# variant fixed-contpte: the steps up to here\n0001-hook.patch + mm/leaf.c\n",
+    );
+    let mut tree = lab.tree();
+    let filemap = |tree: &WorkTree| fs::read_to_string(tree.src().join("mm/filemap.c")).unwrap();
+    let pristine = filemap(&tree);
+    let whole = lab.series();
+    let part = Series::load_part(whole.base(), &lab.files, Variant::FixedContpte).unwrap();
+    tree.switch(Some(&whole)).unwrap();
+    assert_ne!(filemap(&tree), pristine);
+    tree.switch(Some(&part)).unwrap();
+    assert_eq!(filemap(&tree), pristine);
+    assert!(!tree.src().join("mm/leaf.c").exists());
+    tree.switch(Some(&whole)).unwrap();
+    assert_ne!(filemap(&tree), pristine);
+    tree.switch(None).unwrap();
+    assert_eq!(filemap(&tree), pristine);
+}
+
+#[test]
+fn x86_has_no_contpte() {
+    let lab = Lab::new();
+    let mut spec = lab.spec(Variant::FixedContpte);
+    spec.arch = Arch::X86_64;
+    let error = ensure(&spec, &lab.cache, &mut quiet).unwrap_err();
+    assert!(error.to_string().contains("no contpte"), "{error}");
+}

@@ -8,7 +8,7 @@
 //! not apply has touched nothing but the scratch.
 
 use crate::scratch::Scratch;
-use crate::{Base, KernelDir};
+use crate::{Base, KernelDir, Variant};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,9 +37,21 @@ pub struct Series {
 impl Series {
     /// Reads `kernel/<base>/series`; every file it names must be there.
     pub fn load(base: Base, files: &KernelDir) -> Result<Self> {
-        let path = files.path().join(base.name()).join("series");
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let (path, text) = read_series(base, files)?;
+        Self::parse(base, files, &path, &text)
+    }
+
+    /// The steps that make `variant`: those above the line that names it.
+    pub fn load_part(base: Base, files: &KernelDir, variant: Variant) -> Result<Self> {
+        let (path, text) = read_series(base, files)?;
+        let line = format!("# variant {variant}: the steps up to here");
+        let end = text
+            .find(&line)
+            .with_context(|| format!("{}: lacks the line '{line}'", path.display()))?;
+        Self::parse(base, files, &path, &text[..end])
+    }
+
+    fn parse(base: Base, files: &KernelDir, path: &Path, text: &str) -> Result<Self> {
         let mut steps = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -205,6 +217,12 @@ fn touched_by(patch: &str) -> BTreeSet<String> {
     touched
 }
 
+fn read_series(base: Base, files: &KernelDir) -> Result<(PathBuf, String)> {
+    let path = files.path().join(base.name()).join("series");
+    let text = read(&path)?;
+    Ok((path, text))
+}
+
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
@@ -326,6 +344,22 @@ mod tests {
         assert_eq!(hash(), first, "an overlay file that no step names counted");
         lab.write_series("0001-hook.patch");
         assert_ne!(hash(), first, "a dropped overlay file did not count");
+    }
+
+    #[test]
+    fn a_part_ends_at_the_line_that_names_its_variant() {
+        let lab = Lab::new();
+        let part = || Series::load_part(Base::V7_3, &lab.files, Variant::FixedContpte);
+        let error = format!("{:#}", part().unwrap_err());
+        assert!(
+            error.contains("'# variant fixed-contpte: the steps"),
+            "{error}"
+        );
+        lab.write_series(
+            "# variant fixed-contpte: the steps up to here\n0001-hook.patch + mm/leaf.c\n",
+        );
+        assert!(part().unwrap().steps().is_empty());
+        assert_eq!(lab.series().steps().len(), 1);
     }
 
     #[test]

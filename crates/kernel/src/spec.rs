@@ -96,10 +96,13 @@ named!(
 );
 
 named!(
-    /// With or without the series.
+    /// With or without the series, or with a part of it.
     Variant, "variant", {
         /// The base as Debian ships it.
         Pristine = "pristine",
+        /// With the first steps of the series, up to the line that names this
+        /// variant: text is read by a constant order, that of the contpte leaf.
+        FixedContpte = "fixed-contpte",
         /// With our overlay and patches.
         Patched = "patched",
     }
@@ -109,6 +112,13 @@ impl Base {
     /// The Debian package that holds the source.
     pub fn package(self) -> String {
         format!("linux-source-{self}")
+    }
+}
+
+impl Variant {
+    /// Whether there is such a kernel for `arch`: x86-64 has no contpte leaf.
+    pub fn exists_on(self, arch: Arch) -> bool {
+        self != Self::FixedContpte || arch == Arch::Arm64
     }
 }
 

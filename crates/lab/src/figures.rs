@@ -22,7 +22,11 @@ pub fn unit(name: &str) -> &'static str {
         return "bytes";
     }
     match last {
-        "read_bytes" => "bytes",
+        "read_bytes" | "executed_bytes" => "bytes",
+        "direct_scans" | "kswapd_scans" => "pages",
+        "direct_stalls" => "stalls",
+        "limit_hits" => "hits",
+        "oom_kills" => "kills",
         "faults" | "minor_faults" | "major_faults" => "faults",
         "instructions" | "user_instructions" | "kernel_instructions" => "instructions",
         "itlb_accesses" | "dtlb_accesses" => "accesses",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The guest's disk: a file system that holds the stub file, and nothing else.
+//! The guest's disk: a file system that holds stub files, and nothing else.
 //!
 //! Large folios need contiguous file extents as little as they need anything
 //! else from the disk, but a fragmented file would be read in more requests,
-//! so both file systems are laid out such that the stub file lies in one piece.
+//! so both file systems are laid out such that each stub file lies in one piece.
 //! Blocks are 4K, which every base page size can mount.
 
 use crate::scratch::{Scratch, Tethered};
@@ -20,16 +20,13 @@ use wideleaf_kernel::{Arch, Base};
 
 /// Part of every image's key: to be raised when the same options give another
 /// image.
-const LAYOUT: &str = "1";
+const LAYOUT: &str = "2";
 
 /// The cache's kind of entry that holds an image.
 const KIND: &str = "image";
 
 /// The file system's identity, always the same: images of one key are equal.
 const UUID: &str = "57494445-4c45-4146-8000-000000000001";
-
-/// The stub file's name on the disk.
-const STUBS: &str = "stubs";
 
 /// A file system that the stub file can lie on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -101,19 +98,26 @@ impl std::str::FromStr for Filesystem {
 }
 
 /// What an image holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// The file system.
     pub filesystem: Filesystem,
     /// Whose stubs.
     pub arch: Arch,
-    /// Size of the stub file in bytes, a multiple of 4096.
-    pub size: u64,
+    /// Sizes of the stub files in bytes, multiples of 4096, all different.
+    pub sizes: Vec<u64>,
 }
 
 impl Image {
-    /// Where the stub file lies below the mount point.
-    pub const FILE: &str = STUBS;
+    /// Where the stub file of this size lies below the mount point.
+    pub fn file(size: u64) -> String {
+        format!("stubs-{}", wideleaf_bench::size::short(size))
+    }
+
+    /// Bytes of all stub files.
+    fn total(&self) -> u64 {
+        self.sizes.iter().sum()
+    }
 
     /// Finds the image in the cache or makes it; `step` is told when work
     /// begins that takes a while.
@@ -127,11 +131,11 @@ impl Image {
         if let Some(entry) = cache.get(KIND, &key) {
             return Ok(entry.path("disk.img"));
         }
-        // The stub file, then the image with a copy of it.
-        cache.require_space(2 * self.size + (256 << 20), "a disk image")?;
+        // The stub files, then the image with a copy of them.
+        cache.require_space(2 * self.total() + (256 << 20), "a disk image")?;
         step(&format!(
             "making a disk: {} of stubs on {}",
-            wideleaf_bench::size::long(self.size),
+            wideleaf_bench::size::long(self.total()),
             self.filesystem.title()
         ));
         let entry = cache.get_or_build(
@@ -152,7 +156,7 @@ impl Image {
             .field("layout", LAYOUT)
             .field("filesystem", self.filesystem.name())
             .field("arch", self.arch.name())
-            .field("size", self.size.to_string())
+            .field("sizes", format!("{:?}", self.sizes))
             .field("stubs", head)
             .field("mkfs", version.lines().next().unwrap_or_default()))
     }
@@ -161,28 +165,33 @@ impl Image {
         let scratch = Scratch::new(scratch)?;
         let root = scratch.join("root");
         fs::create_dir(&root)?;
-        let file = root.join(STUBS);
-        stubs::create(&file, stub_arch(self.arch), self.size)?;
+        for &size in &self.sizes {
+            stubs::create(&root.join(Self::file(size)), stub_arch(self.arch), size)?;
+        }
         let mut command = match self.filesystem {
-            Filesystem::Xfs => self.mkfs_xfs(mkfs, &scratch.join("proto"), &file, out)?,
+            Filesystem::Xfs => self.mkfs_xfs(mkfs, &scratch.join("proto"), &root, out)?,
             Filesystem::Ext4 => self.mke2fs(mkfs, &root, out)?,
         };
         finish(&mut command, &scratch.join("log"))
     }
 
     /// Two allocation groups, as mkfs insists on a second superblock: a large
-    /// one with the log and the file, and the smallest possible one.
-    fn mkfs_xfs(&self, mkfs: &Path, proto: &Path, file: &Path, out: &Path) -> Result<Command> {
+    /// one with the log and the files, and the smallest possible one.
+    fn mkfs_xfs(&self, mkfs: &Path, proto: &Path, root: &Path, out: &Path) -> Result<Command> {
         // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
-        let group = self.size.next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
+        let group = self.total().next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
         allocate(out, group + (32 << 20))?;
-        let source = file
+        let source = root
             .to_str()
             .filter(|path| !path.contains(char::is_whitespace))
             .with_context(|| {
-                format!("{}: mkfs.xfs cannot take a path with blanks: set XDG_CACHE_HOME to another folder", file.display())
+                format!("{}: mkfs.xfs cannot take a path with blanks: set XDG_CACHE_HOME to another folder", root.display())
             })?;
-        let text = format!("/\n0 0\nd--755 0 0\n{STUBS} ---755 0 0 {source}\n$\n");
+        let mut text = "/\n0 0\nd--755 0 0\n".to_string();
+        for name in self.sizes.iter().map(|size| Self::file(*size)) {
+            text += &format!("{name} ---755 0 0 {source}/{name}\n");
+        }
+        text += "$\n";
         fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
         let mut command = Command::new(mkfs);
         command
@@ -194,12 +203,12 @@ impl Image {
         Ok(command)
     }
 
-    /// Nothing between the blocks of the file: bitmaps and inode tables
+    /// Nothing between the blocks of a file: bitmaps and inode tables
     /// together at the beginning, no backup superblocks, no journal.
     fn mke2fs(&self, mkfs: &Path, root: &Path, out: &Path) -> Result<Command> {
         allocate(
             out,
-            self.size.next_multiple_of(1 << 20) + (self.size >> 4) + (64 << 20),
+            self.total().next_multiple_of(1 << 20) + (self.total() >> 4) + (64 << 20),
         )?;
         let mut command = Command::new(mkfs);
         command
@@ -262,7 +271,7 @@ mod tests {
         Image {
             filesystem,
             arch: Arch::Arm64,
-            size: 8 << 20,
+            sizes: vec![8 << 20, 64 << 10],
         }
     }
 
@@ -277,19 +286,23 @@ mod tests {
     }
 
     #[test]
-    fn xfs_holds_the_stubs_in_one_piece() {
+    fn xfs_holds_each_file_in_one_piece() {
         let (_dir, cache) = cache();
         let image = image(Filesystem::Xfs);
         let path = image.ensure(&cache, &mut |_| ()).unwrap();
-        assert!(offset_of_stubs(&path, image.size).is_some());
+        for size in image.sizes {
+            assert!(offset_of_stubs(&path, size).is_some());
+        }
     }
 
     #[test]
-    fn ext4_holds_the_stubs_in_one_piece() {
+    fn ext4_holds_each_file_in_one_piece() {
         let (_dir, cache) = cache();
         let image = image(Filesystem::Ext4);
         let path = image.ensure(&cache, &mut |_| ()).unwrap();
-        assert!(offset_of_stubs(&path, image.size).is_some());
+        for size in image.sizes {
+            assert!(offset_of_stubs(&path, size).is_some());
+        }
     }
 
     #[test]
@@ -320,7 +333,7 @@ mod tests {
     fn a_disk_too_large_is_refused_before_any_work() {
         let (_dir, cache) = cache();
         let huge = Image {
-            size: 1 << 60,
+            sizes: vec![1 << 60],
             ..image(Filesystem::Xfs)
         };
         let error = huge

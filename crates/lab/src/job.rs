@@ -10,20 +10,26 @@ use crate::figures::Figures;
 use crate::image::Filesystem;
 use crate::results::{Comparison, Run};
 use crate::table::Row;
-use crate::{job_boot, job_exec, job_fault, job_kunit};
+use crate::{job_boot, job_exec, job_fault, job_kunit, job_sizes, job_sparse};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use wideleaf_cache::Cache;
-use wideleaf_guest::protocol::{self, Disk, Outcome, Stride, Task};
+use wideleaf_guest::protocol::{self, Disk, MemoryPressure, Outcome, Stride, Task};
 use wideleaf_kernel::{Arch, PageSize, Variant};
 
 /// Where the guest mounts its disk.
 pub const MOUNT_POINT: &str = "/mnt";
 
 /// The jobs that users are told of.
-pub const JOBS: [&dyn Job; 3] = [&job_exec::Exec, &job_kunit::Kunit, &job_boot::Boot];
+pub const JOBS: [&dyn Job; 5] = [
+    &job_exec::Exec,
+    &job_sizes::ExecSizes,
+    &job_sparse::Sparse,
+    &job_kunit::Kunit,
+    &job_boot::Boot,
+];
 
 /// Guest memory of a job that needs little.
 pub const MEMORY: u64 = 1 << 30;
@@ -54,6 +60,11 @@ pub trait Job: fmt::Debug + Sync {
     /// Seconds it may take unless told: many times what it takes on a slow
     /// machine.
     fn time_limit_s(&self) -> u32;
+
+    /// Bytes of its stub file unless told.
+    fn default_size(&self) -> u64 {
+        wideleaf_bench::options::DEFAULT_SIZE
+    }
 
     /// Guest memory in bytes.
     fn memory(&self, _options: &Options) -> u64 {
@@ -169,6 +180,15 @@ pub struct Options {
     pub filesystem: Filesystem,
     /// Bytes of the stub file.
     pub size: u64,
+    /// Bytes of the stub files of the exec-sizes job.
+    pub sizes: Vec<u64>,
+    /// What the sparse job executes.
+    pub patterns: Vec<String>,
+    /// memory.max of the job's cgroup in bytes; `None`: it has none of its own.
+    pub memory_limit: Option<u64>,
+    /// Bytes free above the high watermarks when the job begins; `None`: all
+    /// that there is.
+    pub free_memory: Option<u64>,
     /// Distance between two called stubs.
     pub stride: Stride,
     /// Random calls; `None`: eight per stub.
@@ -191,7 +211,11 @@ impl Options {
     pub fn new(job: &dyn Job, arch: Arch) -> Self {
         Self {
             filesystem: Filesystem::Xfs,
-            size: wideleaf_bench::options::DEFAULT_SIZE,
+            size: job.default_size(),
+            sizes: job_sizes::SIZES.to_vec(),
+            patterns: job_sparse::PATTERNS.map(String::from).to_vec(),
+            memory_limit: None,
+            free_memory: None,
             stride: Stride::Page,
             calls: None,
             seed: 1,
@@ -200,6 +224,22 @@ impl Options {
             parameters: String::new(),
             time_limit_s: job.time_limit_s(),
         }
+    }
+
+    /// Whether reclaim is part of what is measured.
+    pub fn is_scarce(&self) -> bool {
+        self.memory_limit.is_some() || self.free_memory.is_some()
+    }
+
+    /// Guest memory for a page cache of `cached` bytes: twice as much, so that
+    /// reclaim stays away, and room for the kernel. Where memory is to be nearly
+    /// full there is no more of it than must be, because filling it takes time.
+    pub fn memory(&self, cached: u64) -> u64 {
+        let bytes = match self.free_memory {
+            Some(free) => free + MEMORY / 2,
+            None => 2 * cached + MEMORY,
+        };
+        bytes.next_multiple_of(1 << 20)
     }
 
     /// Checks the readahead window, which a kernel rounds to whole pages
@@ -222,6 +262,10 @@ impl Options {
     /// The job as the guest reads it.
     pub fn protocol(&self, job: &dyn Job) -> protocol::Job {
         let mut job_file = protocol::Job::new(job.task(self), self.time_limit_s);
+        job_file.memory = MemoryPressure {
+            limit: self.memory_limit,
+            free: self.free_memory,
+        };
         job_file.disk = job.has_disk().then(|| Disk {
             mount_point: MOUNT_POINT.into(),
             ..Disk::new(self.filesystem.name(), Some(self.read_ahead_kb))

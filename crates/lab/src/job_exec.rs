@@ -3,7 +3,7 @@
 
 use crate::figures::{self, Figures};
 use crate::image::Image;
-use crate::job::{Job, MEMORY, MOUNT_POINT, Options};
+use crate::job::{Job, MOUNT_POINT, Options};
 use crate::results::{Comparison, Run};
 use crate::table::Row;
 use anyhow::Result;
@@ -29,6 +29,17 @@ const ROWS: &[(&str, &str, &[&str])] = &[
     ("random", "page walks", &["random.walks"]),
 ];
 
+/// Rows of each phase where memory is scarce.
+const SCARCE_ROWS: &[(&str, &[&str])] = &[
+    ("faults (minor/major)", &["minor_faults", "major_faults"]),
+    ("bytes read from disk", &["read_bytes"]),
+    ("pages scanned directly", &["direct_scans"]),
+    ("pages scanned by kswapd", &["kswapd_scans"]),
+    ("stalls in direct reclaim", &["direct_stalls"]),
+    ("limit hits", &["limit_hits"]),
+    ("OOM kills", &["oom_kills"]),
+];
+
 /// The job.
 #[derive(Debug)]
 pub struct Exec;
@@ -51,14 +62,12 @@ impl Job for Exec {
         600
     }
 
-    /// Twice what the page cache must hold, so that reclaim stays away, and
-    /// room for the kernel.
     fn memory(&self, options: &Options) -> u64 {
-        (2 * options.size + MEMORY).next_multiple_of(1 << 20)
+        options.memory(options.size)
     }
 
     fn check(&self, options: &Options, page_size: PageSize) -> Result<(), String> {
-        let plan = exec_options(options).plan(options.size, page_size.bytes());
+        let plan = exec_options(options, options.size).plan(options.size, page_size.bytes());
         plan.map_err(|error| error.to_string())?;
         options.check_window(page_size)
     }
@@ -81,13 +90,13 @@ impl Job for Exec {
         let image = Image {
             filesystem: options.filesystem,
             arch,
-            size: options.size,
+            sizes: vec![options.size],
         };
         image.ensure(cache, step).map(Some)
     }
 
     fn task(&self, options: &Options) -> Task {
-        Task::Exec(exec_options(options))
+        Task::Exec(exec_options(options, options.size))
     }
 
     fn warnings(&self, outcome: &Outcome) -> Vec<String> {
@@ -110,10 +119,17 @@ impl Job for Exec {
     fn title(&self, comparison: &Comparison) -> String {
         let options = &comparison.options;
         let filesystem = options.filesystem.title();
-        format!(
+        let mut title = format!(
             "exec text: {} of return stubs, {filesystem},",
             long(options.size)
-        )
+        );
+        if let Some(limit) = options.memory_limit {
+            title += &format!(" memory.max {},", short(limit));
+        }
+        if let Some(free) = options.free_memory {
+            title += &format!(" {} free,", short(free));
+        }
+        title
     }
 
     fn rows(&self, comparison: &Comparison) -> Vec<Row> {
@@ -124,6 +140,9 @@ impl Job for Exec {
                 figures => Row::figures(comparison, section, label, figures),
             })
             .collect();
+        if comparison.options.is_scarce() {
+            rows.extend(scarce_rows(comparison));
+        }
         rows.push(Row::leaves(
             comparison,
             "text mapped by leaf",
@@ -150,6 +169,31 @@ impl Job for Exec {
     }
 }
 
+/// What scarce memory made of both phases.
+fn scarce_rows(comparison: &Comparison) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for phase in ["cold", "random"] {
+        for (label, figures) in SCARCE_ROWS {
+            // The cold phase's are shown anyway.
+            if phase == "cold" && ["minor_faults", "read_bytes"].contains(&figures[0]) {
+                continue;
+            }
+            let names: Vec<_> = figures
+                .iter()
+                .map(|name| format!("{phase}.{name}"))
+                .collect();
+            // A limit's hits are there only with a limit.
+            let known = |name: &&String| comparison.figures.contains_key(*name);
+            let names: Vec<_> = names.iter().filter(known).map(String::as_str).collect();
+            if !names.is_empty() {
+                let section = format!("{phase}, reclaim");
+                rows.push(Row::figures(comparison, &section, label, &names));
+            }
+        }
+    }
+    rows
+}
+
 /// Where the file system spoils it all.
 pub fn no_large_folios(comparison: &Comparison) -> Option<String> {
     let (filesystem, base) = (comparison.options.filesystem, comparison.base);
@@ -161,10 +205,11 @@ pub fn no_large_folios(comparison: &Comparison) -> Option<String> {
     })
 }
 
-fn exec_options(options: &Options) -> ExecOptions {
+/// The benchmark on the file of this size.
+pub fn exec_options(options: &Options, size: u64) -> ExecOptions {
     ExecOptions {
-        file: Path::new(MOUNT_POINT).join(Image::FILE),
-        size: Some(options.size),
+        file: Path::new(MOUNT_POINT).join(Image::file(size)),
+        size: Some(size),
         stride: options.stride,
         calls: options.calls,
         seed: options.seed,
@@ -192,7 +237,8 @@ pub fn phases(figures: &mut Figures, prefix: &str, report: &ExecReport) {
     }
 }
 
-fn guest_phase(figures: &mut Figures, name: &str, phase: &PhaseReport) {
+/// What the guest counted in one phase.
+pub fn guest_phase(figures: &mut Figures, name: &str, phase: &PhaseReport) {
     let mut put = |what: &str, value| figures.insert(format!("{name}.{what}"), value);
     put("calls", phase.calls);
     put("minor_faults", phase.faults.minor);
@@ -200,6 +246,9 @@ fn guest_phase(figures: &mut Figures, name: &str, phase: &PhaseReport) {
     put("faults", phase.faults.minor + phase.faults.major);
     if let Some(bytes) = phase.read_bytes.value() {
         put("read_bytes", bytes);
+    }
+    for (counter, count) in &phase.reclaim {
+        put(counter, *count);
     }
 }
 
@@ -226,7 +275,7 @@ mod tests {
         let Task::Exec(exec) = job.task else {
             panic!("{:?}", job.task)
         };
-        assert_eq!(exec.file, Path::new("/mnt/stubs"));
+        assert_eq!(exec.file, Path::new("/mnt/stubs-512M"));
         assert_eq!(exec.size, Some(512 << 20));
     }
 

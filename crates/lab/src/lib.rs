@@ -23,6 +23,8 @@ mod job_boot;
 mod job_exec;
 mod job_fault;
 mod job_kunit;
+mod job_sizes;
+mod job_sparse;
 pub mod machine;
 pub mod profiles;
 pub mod programs;

@@ -270,6 +270,7 @@ pub(crate) mod tests {
             read_bytes: Figure::Value(1 << 20),
             nanoseconds: 1,
             events: BTreeMap::new(),
+            reclaim: BTreeMap::new(),
         };
         ExecReport {
             file: "/mnt/stubs".into(),

@@ -279,6 +279,7 @@ mod tests {
             read_bytes: Figure::Value(65_536),
             nanoseconds: 123_456,
             events: Default::default(),
+            reclaim: Default::default(),
         };
         phase
             .events

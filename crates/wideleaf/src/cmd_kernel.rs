@@ -100,7 +100,7 @@ struct Which {
     /// The base page size [default: 64K on arm64, 4K on x86_64]
     #[arg(long, value_parser = named::<PageSize>(PageSize::ALL, PageSize::name))]
     page_size: Option<PageSize>,
-    /// As Debian ships it, or with the series
+    /// As Debian ships it, with the series, or with its first part
     #[arg(long, default_value = "patched", value_parser = named::<Variant>(Variant::ALL, Variant::name))]
     variant: Variant,
     /// A further fragment of kernel/config, such as debug; may be repeated
@@ -244,7 +244,7 @@ fn list(files: &KernelDir, cache: &Cache, json: bool) -> Result<()> {
     for &base in Base::ALL {
         for &arch in Arch::ALL {
             for &size in arch.page_sizes() {
-                for &variant in Variant::ALL {
+                for &variant in Variant::ALL.iter().filter(|v| v.exists_on(arch)) {
                     let spec = Spec::new(base, arch, size, variant, files.clone());
                     // Without compiler or series there is none to be found.
                     let kernel = wideleaf_kernel::find(&spec, cache).unwrap_or_default();

@@ -28,9 +28,14 @@ const USAGE: u8 = 2;
 
 const EXAMPLES: &str = "\
 Jobs:
-  exec   a large executable file of return stubs, called cold and at random
-  kunit  the patched kernel's own KUnit suites
-  boot   whether the kernels boot to user space and power off
+  exec        a large executable file of return stubs, called cold and at random
+  exec-sizes  the same at mapping sizes from 64K to 512M
+  sparse      text of which 1 to 100 % is executed
+  kunit       the patched kernel's own KUnit suites
+  boot        whether the kernels boot to user space and power off
+
+Variants:       pristine, patched; fixed-contpte on arm64: text is read by the
+                constant order of the contpte leaf, without a policy
 
 Bases:          6.12 (default), 7.3
 Architectures:  arm64 (default), x86_64
@@ -49,6 +54,9 @@ Examples:
   wideleaf lab run --base all --page-size all --json results.json
   wideleaf lab run --size 64M --expect 'random.walks<=1%' --expect 'cold.faults<=5%'
   wideleaf lab run --repeat 2 --expect 'spread<=0.5%'
+  wideleaf lab run --job exec-sizes --variants pristine,fixed-contpte,patched
+  wideleaf lab run --job sparse --expect 'pages:10.cold.read_bytes<=125%'
+  wideleaf lab run --size 256M --memory-limit 64M --calls 4096
   wideleaf lab run --arch x86_64 --fs ext4 --base 7.3 --profile sapphire-rapids
   wideleaf lab run --kernel pristine=old/Image,patched=new/Image
 
@@ -95,9 +103,24 @@ struct Run {
     /// File system of the stub file: xfs or ext4
     #[arg(long, value_name = "FS", default_value = "xfs")]
     fs: Filesystem,
-    /// Size of the stub file
-    #[arg(long, default_value = "512M", value_parser = size::parse)]
-    size: u64,
+    /// Size of the stub file [default: 512M, 128M for the job sparse]
+    #[arg(long, value_parser = size::parse)]
+    size: Option<u64>,
+    /// Sizes of the job exec-sizes, with commas between [default: 64K,128K and
+    /// so on to 512M]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
+    sizes: Vec<u64>,
+    /// What the job sparse executes, patterns of 'policy simulate' with commas
+    /// between [default: from pages:10, 1 % of all pages, to sweep]
+    #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
+    touch: Vec<String>,
+    /// Memory that the benchmark's cgroup may use (memory.max)
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory_limit: Option<u64>,
+    /// Memory that is free above the high watermarks when the benchmark begins;
+    /// the rest of the guest's is taken
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    free_memory: Option<u64>,
     /// Distance between two called stubs: page, or a multiple of 4K
     #[arg(long, default_value = "page")]
     stride: Stride,
@@ -206,6 +229,9 @@ impl Run {
                 if !asked(&self.base, base.name()) || !asked(&self.arch, arch.name()) {
                     continue;
                 }
+                if let Some(variant) = variants.iter().find(|v| !v.exists_on(arch)) {
+                    bail!("--variants {variant}: {arch} has no contpte leaf, so no such kernel");
+                }
                 for page_size in self.page_sizes(arch)? {
                     let options = self.options(arch)?;
                     self.job
@@ -298,7 +324,11 @@ impl Run {
         let usual = Options::new(self.job, arch);
         Ok(Options {
             filesystem: self.fs,
-            size: self.size,
+            size: self.size.unwrap_or(usual.size),
+            sizes: given(&self.sizes).unwrap_or(usual.sizes),
+            patterns: given(&self.touch).unwrap_or(usual.patterns),
+            memory_limit: self.memory_limit,
+            free_memory: self.free_memory,
             stride: self.stride,
             calls: self.calls,
             seed: self.seed,
@@ -384,6 +414,11 @@ impl Run {
     }
 }
 
+/// `None` for an empty list.
+fn given<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+    (!list.is_empty()).then(|| list.to_vec())
+}
+
 fn asked(wanted: &str, name: &str) -> bool {
     wanted == "all" || wanted == name
 }
@@ -456,7 +491,7 @@ fn list(json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for job in JOBS {
-        println!("{:<12}  {job:<8}  {}", "job", job.about());
+        println!("{:<12}  {job:<10}  {}", "job", job.about());
     }
     for base in Base::ALL {
         println!("{:<12}  {base}", "base");
@@ -464,7 +499,7 @@ fn list(json: bool) -> Result<ExitCode> {
     for &arch in Arch::ALL {
         let (sizes, profiles) = (names(page_sizes(arch)), names(profiles::of(arch)));
         println!(
-            "{:<12}  {arch:<8}  pages {sizes}; profiles {profiles}",
+            "{:<12}  {arch:<10}  pages {sizes}; profiles {profiles}",
             "architecture"
         );
     }
@@ -544,6 +579,10 @@ mod tests {
             ("--expect cold.faults", "cold.faults"),
             ("--size 100K", "64K"),
             ("--size 0", "0"),
+            ("--job exec-sizes --sizes 64K,64K", "twice"),
+            ("--job sparse --touch pages", "pattern"),
+            ("--arch x86_64 --variants fixed-contpte", "contpte"),
+            ("--job kunit --variants fixed-contpte", "kunit"),
             ("--read-ahead 100", "1K"),
             ("--read-ahead 16K", "64K"),
             ("--repeat 0", "1"),

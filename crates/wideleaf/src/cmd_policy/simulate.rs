@@ -5,7 +5,7 @@ use super::{Machine, bytes};
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::process::ExitCode;
-use wideleaf_bench::size::{parse, short};
+use wideleaf_bench::size::short;
 use wideleaf_policy::sim::{Outcome, Pattern, Text, Variant, run as simulate, touches};
 
 /// Arguments of `wideleaf policy simulate`.
@@ -69,28 +69,9 @@ const CURVE: [&str; 12] = [
 ];
 
 fn pattern(text: &str) -> Result<Named, String> {
-    let wrong = || format!("`{text}` is no pattern; see --help for the list");
-    let permille = |text: &str| match text.parse() {
-        Ok(permille @ 0..=1000) => Ok(permille),
-        _ => Err(format!("`{text}` is not a number from 0 to 1000")),
-    };
-    let length = |text: &str| match parse(text)? {
-        length if length >= 4096 && length.is_multiple_of(4096) => Ok(length),
-        _ => Err(format!("`{text}` is not a multiple of 4K")),
-    };
-    let parts: Vec<&str> = text.split(':').collect();
-    let pattern = match parts[..] {
-        ["sweep"] => Pattern::Sweep,
-        // The page size is known later.
-        ["pages", share] => Pattern::Pages(0, permille(share)?),
-        ["random", share] => Pattern::Random(permille(share)?),
-        ["clusters", size, share] => Pattern::Clusters(length(size)?, permille(share)?),
-        ["stride", size] => Pattern::Stride(length(size)?),
-        _ => return Err(wrong()),
-    };
     Ok(Named {
         name: text.to_string(),
-        pattern,
+        pattern: wideleaf_guest::sparse::pattern(text)?,
     })
 }
 

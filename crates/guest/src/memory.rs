@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Little memory: a limit for the job's process, or a machine that is full already.
+
+use crate::protocol::MemoryPressure;
+use anyhow::{Context, Result, bail, ensure};
+use nix::unistd::{ForkResult, fork, pause, pipe};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// What one step takes at least. Less would be a waste of system calls, more could overshoot.
+const STEP: u64 = 2 << 20;
+
+/// Makes memory scarce as asked. Returns the cgroup that this process is in from now on, if its
+/// memory is limited.
+pub fn arrange(pressure: &MemoryPressure) -> Result<Option<PathBuf>> {
+    if let Some(free) = pressure.free {
+        fill(free)?;
+    }
+    pressure.limit.map(limit).transpose()
+}
+
+/// Moves this process into a cgroup of its own with this memory.max.
+fn limit(bytes: u64) -> Result<PathBuf> {
+    let root = Path::new(CGROUPS);
+    write(&root.join("cgroup.subtree_control"), "+memory")
+        .context("the kernel needs CONFIG_MEMCG")?;
+    let group = root.join("job");
+    fs::create_dir(&group).with_context(|| group.display().to_string())?;
+    write(&group.join("memory.max"), &bytes.to_string())?;
+    write(&group.join("cgroup.procs"), "0")?;
+    Ok(group)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("{}: cannot write {text}", path.display()))
+}
+
+/// Has a child take memory that cannot be reclaimed, until no more than `keep` bytes above the
+/// high watermarks are free. It keeps it until the machine is off.
+fn fill(keep: u64) -> Result<()> {
+    // Pages and slab: what is in a cache now would be free memory a moment later.
+    write(Path::new("/proc/sys/vm/drop_caches"), "3")?;
+    let (mut answer, mut tell) = {
+        let (read, write) = pipe().context("pipe")?;
+        (File::from(read), File::from(write))
+    };
+    // SAFETY: there is one thread, so the child may do whatever the parent could.
+    match unsafe { fork() }.context("fork")? {
+        ForkResult::Child => {
+            drop(answer);
+            let text = match take(keep) {
+                Ok(()) => String::new(),
+                Err(error) => format!("{error:#}"),
+            };
+            let _ = tell.write_all(text.as_bytes());
+            drop(tell);
+            loop {
+                pause();
+            }
+        }
+        ForkResult::Parent { .. } => {
+            drop(tell);
+            let mut error = String::new();
+            answer.read_to_string(&mut error).context("pipe")?;
+            ensure!(error.is_empty(), "cannot fill the memory: {error}");
+            Ok(())
+        }
+    }
+}
+
+fn take(keep: u64) -> Result<()> {
+    loop {
+        let above = free_above_watermarks()?;
+        let Some(excess) = above.checked_sub(keep).filter(|excess| *excess >= STEP) else {
+            return Ok(());
+        };
+        // Half of it at a time: page tables and the like take memory too.
+        lock_memory((excess / 2).max(STEP) / STEP * STEP)?;
+    }
+}
+
+fn lock_memory(bytes: u64) -> Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_LOCKED | libc::MAP_POPULATE;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new anonymous mapping, which nobody uses.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, prot, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        let error = std::io::Error::last_os_error();
+        bail!("mmap of {bytes} locked bytes: {error}");
+    }
+    Ok(())
+}
+
+/// Bytes free above the sum of all zones' high watermarks; 0 if below.
+fn free_above_watermarks() -> Result<u64> {
+    let text = fs::read_to_string("/proc/zoneinfo").context("/proc/zoneinfo")?;
+    let pages = zone_sum(&text, &["pages", "free"]).saturating_sub(zone_sum(&text, &["high"]));
+    Ok(pages * wideleaf_bench::page_size())
+}
+
+/// Sum over all zones of the number behind these words.
+fn zone_sum(zoneinfo: &str, words: &[&str]) -> u64 {
+    let value = |line: &str| {
+        let mut parts = line.split_ascii_whitespace();
+        let named = words.iter().all(|word| parts.next() == Some(*word));
+        named.then(|| parts.next()?.parse::<u64>().ok()).flatten()
+    };
+    zoneinfo.lines().filter_map(value).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_add_up_and_per_cpu_marks_do_not_count() {
+        let text = "\
+Node 0, zone      DMA
+  pages free     100
+        boost    0
+        min      10
+        low      20
+        high     30
+    cpu: 0
+              count:    5
+              high:     14
+Node 0, zone   Normal
+  pages free     200
+        high     60
+      nr_free_pages 200
+";
+        assert_eq!(zone_sum(text, &["pages", "free"]), 300);
+        assert_eq!(zone_sum(text, &["high"]), 90);
+    }
+}
