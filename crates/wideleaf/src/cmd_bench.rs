@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf bench`: the exec benchmark on this machine.
 
+use crate::stdout::write_out;
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_bench::exec::{Surroundings, Watcher, run as run_exec};
@@ -165,18 +165,10 @@ fn exec(args: &Exec) -> Result<()> {
         eprintln!("wideleaf: warning: {warning}");
     }
     if args.json {
-        return print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
+        return write_out(&format!("{}\n", serde_json::to_string_pretty(&report)?));
     }
     eprintln!("{}", headline(&report));
-    print(&table(&report, !args.noheadings))
-}
-
-/// To stdout. A reader who has seen enough is no error.
-fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot write to standard output"),
-    }
+    write_out(&table(&report, !args.noheadings))
 }
 
 /// Before a file is written that the request could not use.

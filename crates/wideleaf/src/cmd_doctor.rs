@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf doctor`: what this machine allows, and what to change.
 
-use crate::cmd_ps::write_out;
+use crate::stdout::write_out;
 use anyhow::Result;
 use serde_json::json;
 use std::path::Path;

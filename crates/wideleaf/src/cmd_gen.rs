@@ -2,7 +2,7 @@
 //! `wideleaf gen`: manual pages and shell completions, made from the same
 //! definitions that parse the command line.
 
-use crate::cmd_ps::write_out;
+use crate::stdout::write_out;
 use anyhow::{Context, Result};
 use clap::{Command, Subcommand};
 use clap_complete::Shell;

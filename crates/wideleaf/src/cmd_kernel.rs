@@ -2,6 +2,7 @@
 //! `wideleaf kernel`: kernel sources, builds, and the patch series.
 
 use crate::progress::Progress;
+use crate::stdout::{say, write_out};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -167,22 +168,22 @@ fn act(args: Args) -> Result<ExitCode> {
                 &cache,
                 &mut Progress::new(),
             )?;
-            print!("{text}");
+            write_out(&text)?;
         }
         Action::Build { which, json } => {
             let spec = which.spec(files()?);
             let kernel = wideleaf_kernel::ensure(&spec, &cache, &mut Progress::new())?;
             if json {
-                println!("{}", serde_json::to_string_pretty(&kernel)?);
+                say!("{}", serde_json::to_string_pretty(&kernel)?)?;
             } else {
-                println!("{}", kernel.image.display());
+                say!("{}", kernel.image.display())?;
             }
         }
         Action::Export { base, dir } => export(base, &dir, &files()?, &cache)?,
         Action::Check { bases } => return check(&bases.list(), &files()?, &cache),
         Action::Deps => {
             for package in preflight::packages(&preflight::missing(Arch::ALL)) {
-                println!("{package}");
+                say!("{package}")?;
             }
         }
     }
@@ -195,7 +196,7 @@ fn fetch(bases: &[Base], refresh: bool, cache: &Cache) -> Result<()> {
         let source = Source::newest(base, refresh, cache, &mut progress)?;
         let tree = WorkTree::open(&source, cache, &mut progress)?;
         drop(progress);
-        println!("{source} {}", tree.src().display());
+        say!("{source} {}", tree.src().display())?;
     }
     Ok(())
 }
@@ -209,7 +210,7 @@ fn export(base: Base, dir: &std::path::Path, files: &KernelDir, cache: &Cache) -
     let written = series.export(&source.to_string(), &original, dir)?;
     drop(progress);
     for path in written {
-        println!("{}", path.display());
+        say!("{}", path.display())?;
     }
     Ok(())
 }
@@ -225,9 +226,9 @@ fn check(bases: &[Base], files: &KernelDir, cache: &Cache) -> Result<ExitCode> {
             .with_context(|| format!("checkpatch on the series for {base}"))?;
         drop(progress);
         let verdict = if report.passed() { "ok" } else { "FAILED" };
-        println!("checkpatch {base}: {} patches: {verdict}", report.patches);
+        say!("checkpatch {base}: {} patches: {verdict}", report.patches)?;
         if !report.passed() {
-            println!("{}", report.messages);
+            say!("{}", report.messages)?;
             passed = false;
         }
     }
@@ -262,19 +263,19 @@ fn list(files: &KernelDir, cache: &Cache, json: bool) -> Result<()> {
             .iter()
             .map(|(spec, kernel)| row(spec, kernel))
             .collect();
-        println!("{}", json!({ "sources": sources, "kernels": kernels }));
+        say!("{}", json!({ "sources": sources, "kernels": kernels }))?;
         return Ok(());
     }
-    println!("BASE  ARCH    PAGES VARIANT   BUILT");
+    say!("BASE  ARCH    PAGES VARIANT   BUILT")?;
     for (spec, kernel) in rows {
-        println!(
+        say!(
             "{:<5} {:<7} {:<5} {:<9} {}",
             spec.base,
             spec.arch,
             spec.page_size,
             spec.variant,
             kernel.map_or("-".into(), |kernel| kernel.version)
-        );
+        )?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! both, print the figures side by side.
 
 use crate::progress::Progress;
+use crate::stdout::say;
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
@@ -487,24 +488,24 @@ fn list(json: bool) -> Result<ExitCode> {
             "architectures": arches,
             "filesystems": Filesystem::ALL,
         });
-        println!("{all}");
+        say!("{all}")?;
         return Ok(ExitCode::SUCCESS);
     }
     for job in JOBS {
-        println!("{:<12}  {job:<10}  {}", "job", job.about());
+        say!("{:<12}  {job:<10}  {}", "job", job.about())?;
     }
     for base in Base::ALL {
-        println!("{:<12}  {base}", "base");
+        say!("{:<12}  {base}", "base")?;
     }
     for &arch in Arch::ALL {
         let (sizes, profiles) = (names(page_sizes(arch)), names(profiles::of(arch)));
-        println!(
+        say!(
             "{:<12}  {arch:<10}  pages {sizes}; profiles {profiles}",
             "architecture"
-        );
+        )?;
     }
     for filesystem in Filesystem::ALL {
-        println!("{:<12}  {filesystem}", "filesystem");
+        say!("{:<12}  {filesystem}", "filesystem")?;
     }
     Ok(ExitCode::SUCCESS)
 }

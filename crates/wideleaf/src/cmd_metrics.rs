@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf metrics`: coverage per service for the Prometheus there is.
 
-use crate::cmd_ps::write_out;
 use crate::procset::{Choice, Machine, Machinery};
+use crate::stdout::write_out;
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -2,12 +2,12 @@
 //! `wideleaf ps`: which leaves map the text of running processes.
 
 use crate::procset::{Choice, Machine, Machinery, Pressure, Seen, describe};
+use crate::stdout::write_out;
 use crate::table::{Align, Table, bytes};
 use anyhow::{Result, bail};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::process::ExitCode;
 use wideleaf_cpu::{Cpu, format_size};
 use wideleaf_procmap::{Coverage, Folios, Mapping, Process, Scope, Sight};
@@ -164,14 +164,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     write_out(&out)?;
     Ok(status(&args, &seen))
-}
-
-/// Text to stdout; a reader that has seen enough (`| head`) is no error.
-pub fn write_out(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
 }
 
 fn collect(args: &Args, machine: &mut Machinery) -> Result<(Seen, Vec<Process>)> {

@@ -15,6 +15,7 @@ mod cmd_ps;
 mod cmd_top;
 mod procset;
 mod progress;
+mod stdout;
 mod table;
 mod top_app;
 #[cfg(test)]
