@@ -189,7 +189,8 @@ pub struct Read {
     pub fault: u64,
     /// Readahead window, 0 for none.
     pub window: u64,
-    /// Memory free above the high watermark, or left in the memory cgroup.
+    /// Memory that may be taken before anybody has to reclaim, or left in the
+    /// memory cgroup; 0 under memory pressure.
     pub spare: u64,
     /// Missing from the page cache directly before the faulting page.
     pub hole: u64,

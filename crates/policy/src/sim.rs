@@ -60,7 +60,7 @@ pub struct Text {
     pub size: u64,
     /// Readahead window.
     pub window: u64,
-    /// Memory free above the high watermark.
+    /// Memory that may be taken before anybody has to reclaim.
     pub spare: u64,
 }
 

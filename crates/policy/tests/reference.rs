@@ -160,7 +160,7 @@ fn leaf(query: &Read) -> Option<u8> {
             });
             missing
                 && leaf <= Wide::from(query.window) * 16
-                && leaf * 4 <= Wide::from(query.spare)
+                && (leaf <= 1 << 16 || leaf <= Wide::from(query.spare))
                 && (leaf <= demand || (leaf <= stream * 2 && leaf - demand <= trust))
         })
         .or(Some(narrow))

@@ -9,7 +9,8 @@
  * only if they are set together.
  *
  * exec_leaf_order() and exec_leaf_read() are the two places that decide.
- * Everything else is arithmetic or asks them.
+ * Everything else is arithmetic or asks them. The latter is in leaf_read.c,
+ * where the policy knows the machine's leaves, and else in exec_leaf_fixed.c.
  */
 #include <linux/exec_leaf.h>
 #include <linux/fs.h>
@@ -17,7 +18,6 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sizes.h>
-#include <linux/xarray.h>
 
 /**
  * exec_leaf_arch_order - order of the leaf that this architecture prefers
@@ -59,8 +59,15 @@ unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 	return order;
 }
 
-static struct exec_leaf_block vmf_block(const struct vm_fault *vmf,
-					unsigned int order)
+/**
+ * exec_leaf_block - the block that a fault is in
+ * @vmf: the fault
+ * @order: order of the leaf
+ *
+ * Return: the block, as the fault's VMA sees it.
+ */
+struct exec_leaf_block exec_leaf_block(const struct vm_fault *vmf,
+				       unsigned int order)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	pgoff_t before = (vmf->address - vma->vm_start) >> PAGE_SHIFT;
@@ -71,137 +78,6 @@ static struct exec_leaf_block vmf_block(const struct vm_fault *vmf,
 		.order = order,
 		.pgoff = vmf->pgoff,
 	};
-}
-
-static pgoff_t block_start(const struct exec_leaf_block *block)
-{
-	return round_down(block->pgoff, 1UL << block->order);
-}
-
-/* Index after the last page of the block. No file is so large as to wrap. */
-static pgoff_t block_end(const struct exec_leaf_block *block)
-{
-	return block_start(block) + (1UL << block->order);
-}
-
-/**
- * exec_leaf_span - what to read for a fault, the page cache being empty
- * @block: block in which the fault happened
- * @ra_pages: readahead window of the file in pages
- *
- * A window narrower than a leaf reads the leaf. A wider one reads as many
- * leaves, from that of the fault on. Nothing outside the VMA is read: what
- * lies between a file's segments is often padding.
- *
- * Return: the pages to read.
- */
-struct exec_leaf_span exec_leaf_span(const struct exec_leaf_block *block,
-				     unsigned long ra_pages)
-{
-	unsigned long leaf = 1UL << block->order;
-	pgoff_t start = block_start(block);
-	pgoff_t end = start + round_up(max(ra_pages, 1UL), leaf);
-
-	start = max(start, block->vma_start);
-	end = min(end, block->vma_end);
-	return (struct exec_leaf_span) {
-		.start = start,
-		.nr = end - start,
-		.order = block->order,
-	};
-}
-
-/**
- * exec_leaf_trim - take into account what is cached already
- * @block: block in which the fault happened
- * @cached: index of the first cached page in @span
- * @narrow: folio order to use where no leaf can be had
- * @ra_pages: readahead window of the file in pages
- * @span: span from exec_leaf_span(), changed in place
- *
- * The leaves before @cached are read, those after it are left to faults of
- * their own: readahead that meets a cached page goes on in single pages, and
- * would spoil them.
- *
- * If the block of the fault has cached pages itself, or is not wholly inside
- * the VMA, it cannot become a leaf any more and does not deserve a leaf's worth
- * of reading. Then read a window from the fault on, but not out of the block.
- */
-void exec_leaf_trim(const struct exec_leaf_block *block, pgoff_t cached,
-		    unsigned int narrow, unsigned long ra_pages,
-		    struct exec_leaf_span *span)
-{
-	unsigned long leaf = 1UL << block->order;
-	pgoff_t end;
-
-	if (cached >= block_end(block) &&
-	    block_start(block) >= block->vma_start &&
-	    block_end(block) <= block->vma_end) {
-		end = min(round_down(cached, leaf), span->start + span->nr);
-		span->nr = end - span->start;
-		return;
-	}
-
-	span->order = min(narrow, block->order);
-	span->start = max(round_down(block->pgoff, 1UL << span->order),
-			  block->vma_start);
-	end = span->start + round_up(max(ra_pages, 1UL), 1UL << span->order);
-	end = min3(end, block_end(block), block->vma_end);
-	span->nr = end - span->start;
-}
-
-/* First page in [start, end) that the page cache holds, or ULONG_MAX */
-static pgoff_t first_cached(struct address_space *mapping, pgoff_t start,
-			    pgoff_t end)
-{
-	XA_STATE(xas, &mapping->i_pages, start);
-	pgoff_t index = ULONG_MAX;
-	void *entry;
-
-	rcu_read_lock();
-	xas_for_each(&xas, entry, end - 1) {
-		if (xas_retry(&xas, entry) || xa_is_value(entry))
-			continue;
-		index = max(xas.xa_index, start);
-		break;
-	}
-	rcu_read_unlock();
-	return index;
-}
-
-/**
- * exec_leaf_read - what to read for a fault on text that is not cached
- * @vmf: the fault
- * @narrow: folio order that the caller would use where no leaf can be had
- * @span: the answer
- *
- * Return: true if @span says what to read; false if the caller is to do as it
- * does for any mapping.
- */
-bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
-		    struct exec_leaf_span *span)
-{
-	const struct vm_area_struct *vma = vmf->vma;
-	unsigned long ra_pages;
-	unsigned int order = exec_leaf_order(vma);
-	struct exec_leaf_block block;
-	pgoff_t cached;
-
-	if (!order)
-		return false;
-#ifdef CONFIG_LEAF_READ
-	return leaf_read_fault(vmf, span);
-#endif
-	ra_pages = vma->vm_file->f_ra.ra_pages;
-	if (!ra_pages)
-		return false;
-
-	block = vmf_block(vmf, order);
-	*span = exec_leaf_span(&block, ra_pages);
-	cached = first_cached(vma->vm_file->f_mapping, span->start,
-			      span->start + span->nr);
-	exec_leaf_trim(&block, cached, narrow, ra_pages, span);
-	return true;
 }
 
 /**
@@ -225,12 +101,32 @@ void exec_leaf_ptes(const struct exec_leaf_block *block, pgoff_t pte_off,
 	pgoff_t before = min(block->pgoff - block->vma_start, pte_off);
 	pgoff_t after = min(block->vma_end - block->pgoff,
 			    PTRS_PER_PTE - pte_off);
-	pgoff_t end = round_up(max(read_end, block_end(block)), leaf);
+	pgoff_t end = round_up(max(read_end, exec_leaf_block_end(block)), leaf);
 
-	before = min(before, block->pgoff - block_start(block));
+	before = min(before, block->pgoff - exec_leaf_block_start(block));
 	after = min(after, end - block->pgoff);
 	*from_pte = pte_off - before;
 	*to_pte = pte_off + after - 1;
+}
+
+/**
+ * exec_leaf_read_end - where the read for a fault ended
+ * @vmf: the fault
+ *
+ * A fault that comes back after it slept has most likely slept for a read. The
+ * readahead state is not locked, but all that can go wrong is to map fewer or
+ * more of the pages that are cached.
+ *
+ * Return: index after the last page that was read for this fault, or 0.
+ */
+pgoff_t exec_leaf_read_end(const struct vm_fault *vmf)
+{
+	const struct file_ra_state *ra = &vmf->vma->vm_file->f_ra;
+
+	if (!(vmf->flags & FAULT_FLAG_TRIED) ||
+	    vmf->pgoff - READ_ONCE(ra->start) >= READ_ONCE(ra->size))
+		return 0;
+	return READ_ONCE(ra->start) + READ_ONCE(ra->size);
 }
 
 /**
@@ -245,24 +141,12 @@ void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
 			 pgoff_t *to_pte)
 {
 	unsigned int order = exec_leaf_order(vmf->vma);
-	const struct file_ra_state *ra;
 	struct exec_leaf_block block;
-	pgoff_t read_end = 0;
 
 	if (!order)
 		return;
 
-	/*
-	 * A fault that comes back after it slept has most likely slept for a
-	 * read. The readahead state is not locked, but all that can go wrong
-	 * is to map fewer or more of the pages that are cached.
-	 */
-	ra = &vmf->vma->vm_file->f_ra;
-	if ((vmf->flags & FAULT_FLAG_TRIED) &&
-	    vmf->pgoff - READ_ONCE(ra->start) < READ_ONCE(ra->size))
-		read_end = READ_ONCE(ra->start) + READ_ONCE(ra->size);
-
-	block = vmf_block(vmf, order);
-	exec_leaf_ptes(&block, pte_index(vmf->address), read_end, from_pte,
-		       to_pte);
+	block = exec_leaf_block(vmf, order);
+	exec_leaf_ptes(&block, pte_index(vmf->address), exec_leaf_read_end(vmf),
+		       from_pte, to_pte);
 }

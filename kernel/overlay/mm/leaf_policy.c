@@ -24,9 +24,6 @@
 /* A stream may skip this much, such as the tail of a function not called. */
 #define LEAF_STREAM_SLACK	BIT_ULL(14)
 
-/* A read must leave this many times (as a shift) its size free. */
-#define LEAF_SPARE_SHIFT	2
-
 /*
  * The widest read a device gets is this many times (as a shift) its readahead
  * window: 2M at the kernel's default of 128K, less where a driver or the
@@ -173,7 +170,7 @@ static u32 leaf_refuse_read(const struct leaf_read *read,
 		return rule;
 	if (size >> LEAF_DEVICE_SHIFT > read->window)
 		return LEAF_RULE_DEVICE;
-	if (size << LEAF_SPARE_SHIFT > read->spare)
+	if (shift > LEAF_UNIT_SHIFT && size > read->spare)
 		return LEAF_RULE_MEMORY;
 	return LEAF_RULE_NR;
 }
@@ -275,8 +272,6 @@ static void leaf_size_read(const struct leaf_read *read,
 	answer->size = leaf_round_down(size, page_shift);
 
 	widest = (u32)leaf_max(answer->leaf, LEAF_UNIT_SHIFT);
-	if (LEAF_UNIT << LEAF_SPARE_SHIFT > read->spare)
-		widest = answer->leaf;
 	widest = (u32)leaf_min(widest, page_shift + read->ground.max_order);
 	while (widest > page_shift && leaf_bytes(widest) > answer->size)
 		widest--;

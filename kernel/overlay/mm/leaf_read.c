@@ -96,6 +96,36 @@ static u64 leaf_look_ahead(struct address_space *mapping, pgoff_t pgoff,
 	return gap;
 }
 
+#ifdef CONFIG_LEAF_COLLAPSE
+/*
+ * Blocks of a PMD can be collapsed, if the task that faults returns to user
+ * mode next. Fill in how much of the fault's block is resident.
+ */
+static void leaf_look_around(const struct vm_fault *vmf, struct leaf_read *read)
+{
+	pgoff_t start = round_down(vmf->pgoff, HPAGE_PMD_NR);
+	XA_STATE(xas, &vmf->vma->vm_file->f_mapping->i_pages, start);
+	unsigned long nr = 0;
+	void *entry;
+
+	if (!(vmf->flags & FAULT_FLAG_USER))
+		return;
+	rcu_read_lock();
+	xas_for_each(&xas, entry, start + HPAGE_PMD_NR - 1) {
+		if (!xas_retry(&xas, entry) && !xa_is_value(entry))
+			nr += 1UL << xas_get_order(&xas);
+	}
+	rcu_read_unlock();
+
+	read->collapse = HPAGE_PMD_SHIFT;
+	read->filled = (u64)nr << PAGE_SHIFT;
+}
+#else
+static void leaf_look_around(const struct vm_fault *vmf, struct leaf_read *read)
+{
+}
+#endif
+
 #ifdef CONFIG_MEMCG
 static u64 leaf_memcg_spare(void)
 {
@@ -107,7 +137,8 @@ static u64 leaf_memcg_spare(void)
 	memcg = mem_cgroup_from_task(current);
 	for (; memcg && !mem_cgroup_is_root(memcg);
 	     memcg = parent_mem_cgroup(memcg)) {
-		limit = READ_ONCE(memcg->memory.max);
+		limit = min(READ_ONCE(memcg->memory.max),
+			    READ_ONCE(memcg->memory.high));
 		usage = page_counter_read(&memcg->memory);
 		limit -= min(limit, usage);
 		spare = min(spare, (u64)limit << PAGE_SHIFT);
@@ -122,41 +153,43 @@ static u64 leaf_memcg_spare(void)
 }
 #endif
 
-/* Bytes free above the high watermarks here, and left in the memory cgroup. */
+/*
+ * Bytes that one folio may take from a zone before somebody has to reclaim for
+ * himself. A machine whose page cache has filled memory lives between its low
+ * and high watermark and is well; below the low one, kswapd does not keep up.
+ */
+static u64 leaf_zone_spare(struct zone *zone)
+{
+	unsigned long reserve = zone->lowmem_reserve[ZONE_MOVABLE];
+	unsigned long nr_free = zone_page_state(zone, NR_FREE_PAGES);
+
+	if (!managed_zone(zone) || nr_free < low_wmark_pages(zone) + reserve)
+		return 0;
+	return (u64)(nr_free - min_wmark_pages(zone) - reserve) << PAGE_SHIFT;
+}
+
+/* Bytes that one folio may take here, and in the memory cgroup. */
 static u64 leaf_spare(void)
 {
 	struct pglist_data *node = NODE_DATA(numa_mem_id());
-	unsigned long pages = 0, nr_free, mark;
-	struct zone *zone;
+	u64 spare = 0;
 	int i;
 
-	for (i = 0; i < MAX_NR_ZONES; i++) {
-		zone = &node->node_zones[i];
-		if (!managed_zone(zone))
-			continue;
-		nr_free = zone_page_state(zone, NR_FREE_PAGES);
-		mark = high_wmark_pages(zone);
-		pages += nr_free - min(nr_free, mark);
-	}
-	return min((u64)pages << PAGE_SHIFT, leaf_memcg_spare());
+	for (i = 0; i < MAX_NR_ZONES; i++)
+		spare = max(spare, leaf_zone_spare(&node->node_zones[i]));
+	return min(spare, leaf_memcg_spare());
 }
 
-/**
- * leaf_read_fault - what to read for a fault on text that is not cached
- * @vmf: the fault
- * @span: the answer
- *
- * Return: true if @span says what to read; false if the policy has no say and
- * the caller is to do as it does for any mapping.
- */
-bool leaf_read_fault(const struct vm_fault *vmf, struct exec_leaf_span *span)
+/* All that the policy wants to know of a fault */
+static void leaf_look(const struct vm_fault *vmf, struct leaf_read *read)
 {
 	const struct vm_area_struct *vma = vmf->vma;
-	struct file *file = vma->vm_file;
-	struct file_ra_state *ra = &file->f_ra;
-	struct leaf_read_answer answer;
-	struct leaf_read read = {
-		.ground = leaf_ground(file),
+	const struct file_ra_state *ra = &vma->vm_file->f_ra;
+	struct address_space *mapping = vma->vm_file->f_mapping;
+	pgoff_t end;
+
+	*read = (struct leaf_read) {
+		.ground = leaf_ground(vma->vm_file),
 		.start = vma->vm_start,
 		.end = vma->vm_end,
 		.offset = (u64)vma->vm_pgoff << PAGE_SHIFT,
@@ -165,18 +198,42 @@ bool leaf_read_fault(const struct vm_fault *vmf, struct exec_leaf_span *span)
 		.spare = leaf_spare(),
 		.history = leaf_recall(ra),
 	};
-	pgoff_t end;
-
-	end = leaf_look_back(file->f_mapping, vmf->pgoff, &read);
-	read.gap = leaf_look_ahead(file->f_mapping, vmf->pgoff,
-				   max(LEAF_SCAN, read.window));
+	end = leaf_look_back(mapping, vmf->pgoff, read);
+	read->gap = leaf_look_ahead(mapping, vmf->pgoff,
+				    max(LEAF_SCAN, read->window));
 	if (READ_ONCE(ra->start) + READ_ONCE(ra->size) == end)
-		read.last_size = (u64)READ_ONCE(ra->size) << PAGE_SHIFT;
+		read->last_size = (u64)READ_ONCE(ra->size) << PAGE_SHIFT;
+	leaf_look_around(vmf, read);
+}
 
+/**
+ * exec_leaf_read - what to read for a fault on text that is not cached
+ * @vmf: the fault
+ * @narrow: folio order that the caller would use; the policy knows better
+ * @span: the answer
+ *
+ * Return: true if @span says what to read; false if the policy has no say and
+ * the caller is to do as it does for any mapping.
+ */
+bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
+		    struct exec_leaf_span *span)
+{
+	const struct vm_area_struct *vma = vmf->vma;
+	struct leaf_read_answer answer;
+	struct file_ra_state *ra;
+	struct leaf_read read;
+
+	if (!exec_leaf_order(vma))
+		return false;
+
+	ra = &vma->vm_file->f_ra;
+	leaf_look(vmf, &read);
 	leaf_read_decide(&read, &answer);
 	if (!answer.size)
 		return false;
 	leaf_remember(ra, &answer.history);
+	if (answer.collapse)
+		leaf_collapse_later(vmf);
 	span->start = answer.offset >> PAGE_SHIFT;
 	span->nr = answer.size >> PAGE_SHIFT;
 	span->order = answer.order;

@@ -35,7 +35,7 @@ pub struct Args {
     /// Readahead window
     #[arg(long, value_parser = bytes, value_name = "SIZE", default_value = "128K")]
     window: u64,
-    /// Memory free above the high watermark
+    /// Memory that may be taken before anybody has to reclaim
     #[arg(long, value_parser = bytes, value_name = "SIZE", default_value = "1G")]
     spare: u64,
     /// Seed of the random patterns

@@ -8,8 +8,11 @@
 #ifndef _LINUX_EXEC_LEAF_H
 #define _LINUX_EXEC_LEAF_H
 
+#include <linux/math.h>
 #include <linux/mm_types.h>
 
+struct file_ra_state;
+struct readahead_control;
 struct vm_fault;
 
 /**
@@ -38,6 +41,18 @@ struct exec_leaf_block {
 	pgoff_t pgoff;
 };
 
+/* Index of the first page of the block */
+static inline pgoff_t exec_leaf_block_start(const struct exec_leaf_block *block)
+{
+	return round_down(block->pgoff, 1UL << block->order);
+}
+
+/* Index after its last page. No file is so large as to wrap. */
+static inline pgoff_t exec_leaf_block_end(const struct exec_leaf_block *block)
+{
+	return exec_leaf_block_start(block) + (1UL << block->order);
+}
+
 #ifdef CONFIG_LEAF_POLICY
 bool leaf_policy_enabled(void);
 #else
@@ -47,10 +62,12 @@ static inline bool leaf_policy_enabled(void)
 }
 #endif
 
+void page_cache_ra_leaf(struct readahead_control *ractl,
+			struct file_ra_state *ra, unsigned int order);
+
 #ifdef CONFIG_EXEC_LEAF
 
 unsigned int leaf_policy_order(void);
-bool leaf_read_fault(const struct vm_fault *vmf, struct exec_leaf_span *span);
 unsigned int exec_leaf_arch_order(void);
 
 /* Order of the leaf that text is mapped by, at least; 0 where there is none */
@@ -68,6 +85,9 @@ bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
 		    struct exec_leaf_span *span);
 void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
 			 pgoff_t *to_pte);
+struct exec_leaf_block exec_leaf_block(const struct vm_fault *vmf,
+				       unsigned int order);
+pgoff_t exec_leaf_read_end(const struct vm_fault *vmf);
 
 /* The arithmetic behind them, for the tests */
 struct exec_leaf_span exec_leaf_span(const struct exec_leaf_block *block,
@@ -98,6 +118,33 @@ static inline void exec_leaf_map_range(const struct vm_fault *vmf,
 }
 
 #endif /* CONFIG_EXEC_LEAF */
+
+#ifdef CONFIG_LEAF_READ
+
+void leaf_map_neighbours(const struct vm_fault *vmf);
+unsigned int leaf_neighbours(const struct exec_leaf_block *block,
+			     unsigned int pmd_off, pgoff_t read_end);
+
+#else
+
+static inline void leaf_map_neighbours(const struct vm_fault *vmf)
+{
+}
+
+#endif /* CONFIG_LEAF_READ */
+
+#ifdef CONFIG_LEAF_COLLAPSE
+
+void leaf_collapse_later(const struct vm_fault *vmf);
+int leaf_collapse_block(struct vm_area_struct *vma, unsigned long addr);
+
+#else
+
+static inline void leaf_collapse_later(const struct vm_fault *vmf)
+{
+}
+
+#endif /* CONFIG_LEAF_COLLAPSE */
 
 /**
  * exec_leaf_vma - is this mapping's text read and mapped by leaves?

@@ -154,8 +154,8 @@ struct leaf_history {
  * @offset: file offset mapped at @start
  * @fault: faulting address
  * @window: readahead window of the file in bytes; 0 where readahead is off
- * @spare: bytes free above the high watermark, or left in the memory cgroup,
- *	   whichever is less
+ * @spare: bytes that may be taken before anybody has to reclaim for himself, or
+ *	   left in the memory cgroup, whichever is less; 0 under memory pressure
  * @hole: bytes missing from the page cache directly before the faulting page,
  *	  counted up to LEAF_SCAN
  * @run: bytes resident directly before @hole, counted up to LEAF_SCAN

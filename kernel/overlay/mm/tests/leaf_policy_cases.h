@@ -25,7 +25,7 @@ enum leaf_case_table { ARM64_4K, ARM64_16K, ARM64_64K, X86_64 };
  * @file_size: if not as above
  * @at: fault, from the mapping's start
  * @window: readahead window; 0 stands for 128K
- * @spare: free memory; 0 stands for 1G, 1 for none
+ * @spare: memory to be had; 0 stands for 1G, 1 for none
  * @hole: missing before the fault
  * @run: resident before @hole
  * @gap: missing from the fault on; 0 stands for all of the mapping
@@ -150,17 +150,30 @@ static const struct leaf_read_case leaf_read_cases[] = {
 		.rule = LEAF_RULE_NARROW, .read_at = 4 * CASE_M,
 		.size = 64 * CASE_K, .order = 4,
 	}, {
-		.name = "near the watermark 2M steps down to 64K",
+		.name = "memory that holds one more leaf is enough",
 		.table = ARM64_4K, .length = 128 * CASE_M, .at = 4 * CASE_M,
-		.run = 2 * CASE_M, .spare = 4 * CASE_M,
+		.run = 2 * CASE_M, .spare = 2 * CASE_M,
+		.rule = LEAF_RULE_STREAM, .read_at = 4 * CASE_M,
+		.size = 2 * CASE_M, .order = 9,
+	}, {
+		.name = "under memory pressure 2M steps down to 64K",
+		.table = ARM64_4K, .length = 128 * CASE_M, .at = 4 * CASE_M,
+		.run = 2 * CASE_M, .spare = 2 * CASE_M - 1,
 		.rule = LEAF_RULE_NARROW, .read_at = 4 * CASE_M,
 		.size = 128 * CASE_K, .order = 4,
 	}, {
-		.name = "at the watermark only pages are read",
+		.name = "and no further: 64K are read as without the policy",
 		.table = ARM64_4K, .length = 128 * CASE_M, .at = 4 * CASE_M,
 		.run = 2 * CASE_M, .spare = 1,
-		.rule = LEAF_RULE_PAGE, .read_at = 4 * CASE_M,
-		.size = 128 * CASE_K, .order = 0,
+		.rule = LEAF_RULE_NARROW, .read_at = 4 * CASE_M,
+		.size = 128 * CASE_K, .order = 4,
+	}, {
+		.name = "nor is anything collapsed then",
+		.table = X86_64, .length = 128 * CASE_M, .at = 5 * CASE_M,
+		.hole = 128 * CASE_K, .gap = 128 * CASE_K,
+		.filled = 1600 * CASE_K, .spare = 1,
+		.rule = LEAF_RULE_PAGE, .read_at = 5 * CASE_M,
+		.size = 128 * CASE_K, .order = 4,
 	}, {
 		.name = "not congruent at 2M but at 64K: contpte",
 		.table = ARM64_4K, .shift = 64 * CASE_K, .length = 128 * CASE_M,

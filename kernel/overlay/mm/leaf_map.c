@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Text mapped by more than one page table's worth in one fault.
+ */
+#include <linux/exec_leaf.h>
+#include <linux/fs.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/pgtable.h>
+
+/**
+ * leaf_neighbours - how many PMDs behind a fault's own to map with it
+ * @block: the fault's block, of the order of a PMD
+ * @pmd_off: index of the fault's entry in its table of PMDs
+ * @read_end: index after the last page that was read for this fault, or 0
+ *
+ * Return: those that the read brought whole and that VMA and table hold.
+ */
+unsigned int leaf_neighbours(const struct exec_leaf_block *block,
+			     unsigned int pmd_off, pgoff_t read_end)
+{
+	pgoff_t next = exec_leaf_block_end(block);
+	pgoff_t end = min(read_end, block->vma_end);
+
+	if (end <= next)
+		return 0;
+	return min((end - next) >> block->order,
+		   (pgoff_t)PTRS_PER_PMD - 1 - pmd_off);
+}
+
+/* As the fault, but @nr PMDs on */
+static void leaf_map_neighbour(const struct vm_fault *vmf, unsigned int nr)
+{
+	unsigned long addr = (vmf->address & HPAGE_PMD_MASK) +
+			     nr * HPAGE_PMD_SIZE;
+	pgoff_t start = linear_page_index(vmf->vma, addr);
+	struct vm_fault next = {
+		.vma = vmf->vma,
+		.address = addr,
+		.real_address = addr,
+		.pgoff = start,
+		.gfp_mask = vmf->gfp_mask,
+		.flags = vmf->flags,
+		.pud = vmf->pud,
+		.pmd = vmf->pmd + nr,
+	};
+
+	/* A page table that is there maps some of it already. */
+	if (pmd_none(pmdp_get_lockless(next.pmd)))
+		vmf->vma->vm_ops->map_pages(&next, start,
+					    start + HPAGE_PMD_NR - 1);
+}
+
+/**
+ * leaf_map_neighbours - map what else the read for a fault on text brought
+ * @vmf: the fault, just mapped by ->map_pages()
+ *
+ * Called, as ->map_pages() is, in an RCU read-side critical section: folios
+ * that are locked are left to faults of their own. Tables of the VMA stay
+ * while the fault holds its lock.
+ */
+void leaf_map_neighbours(const struct vm_fault *vmf)
+{
+	struct exec_leaf_block block;
+	unsigned int i, nr;
+
+	if (!pmd_trans_huge(pmdp_get_lockless(vmf->pmd)) ||
+	    !exec_leaf_vma(vmf->vma))
+		return;
+
+	block = exec_leaf_block(vmf, HPAGE_PMD_ORDER);
+	nr = leaf_neighbours(&block, pmd_index(vmf->address),
+			     exec_leaf_read_end(vmf));
+	for (i = 1; i <= nr; i++)
+		leaf_map_neighbour(vmf, i);
+}
