@@ -202,7 +202,8 @@ impl Lab<'_> {
     fn build(&self, target: &Target, files: &KernelDir) -> Result<Vec<Ready>> {
         let mut version = None;
         let mut ready = Vec::new();
-        for &variant in &target.variants {
+        // The series first: if it does not apply, that shows before anything is built.
+        for &variant in target.variants.iter().rev() {
             let Target {
                 base,
                 arch,
@@ -222,6 +223,7 @@ impl Lab<'_> {
             version = Some(kernel.version.clone());
             ready.push(Ready::built(&kernel)?);
         }
+        ready.reverse();
         Ok(ready)
     }
 
