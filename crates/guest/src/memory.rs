@@ -41,6 +41,9 @@ fn write(path: &Path, text: &str) -> Result<()> {
 /// Has a child take memory that cannot be reclaimed, until no more than `keep` bytes above the
 /// high watermarks are free. It keeps it until the machine is off.
 fn fill(keep: u64) -> Result<()> {
+    // A boost raises the marks for a while when memory becomes fragmented, by more than may be
+    // free here: it would move what this is measured by, and end in the OOM killer.
+    write(Path::new("/proc/sys/vm/watermark_boost_factor"), "0")?;
     // Pages and slab: what is in a cache now would be free memory a moment later.
     write(Path::new("/proc/sys/vm/drop_caches"), "3")?;
     let (mut answer, mut tell) = {
