@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Asks apt for Debian's kernel source packages.
+//! Asks apt for Debian's kernel source packages, and for those of a guest's
+//! user land.
 //!
 //! Two sets of lists are asked: the system's own, which offer the durable
 //! base on Debian 12 and 13, and private ones in the cache folder, for what
 //! the system's do not offer. apt checks the signatures of both; neither needs
 //! root, and the system's configuration and lists stay as they are.
 
-use crate::{Base, tool};
+use crate::{Arch, Base, tool};
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,38 +37,67 @@ const fn suites(base: Base) -> &'static [(&'static str, &'static str)] {
     }
 }
 
+/// The suite of the guest's user land: one for hosts of all releases, so that
+/// all run the same programs.
+pub(crate) const USERLAND: &str = "trixie";
+
 /// Which lists to ask.
 #[derive(Clone, Debug)]
 pub(crate) enum Lists {
     System,
-    /// Private lists below this folder.
-    Private(PathBuf),
+    Private(Private),
+}
+
+/// Lists of our own.
+#[derive(Clone, Debug)]
+pub(crate) struct Private {
+    dir: PathBuf,
+    /// Address and suite of each source.
+    suites: &'static [(&'static str, &'static str)],
+    /// An architecture to which nothing is installed: apt then resolves as
+    /// for an empty machine of that kind. `None`: the host as it is.
+    bare: Option<Arch>,
 }
 
 impl Lists {
     /// The private lists for `base` below the cache folder `root`.
     pub(crate) fn private(root: &Path, base: Base) -> Self {
-        Self::Private(root.join("apt").join(base.name()))
+        Self::Private(Private {
+            dir: root.join("apt").join(base.name()),
+            suites: suites(base),
+            bare: None,
+        })
+    }
+
+    /// The lists of a user land of `arch`.
+    pub(crate) fn userland(root: &Path, arch: Arch) -> Self {
+        Self::Private(Private {
+            dir: root.join("apt").join(format!("{USERLAND}-{arch}")),
+            suites: &[(MAIN, USERLAND)],
+            bare: Some(arch),
+        })
     }
 
     /// Fetches private lists if they are missing or older than a day, or if
     /// `force` is set.
-    pub(crate) fn update(&self, base: Base, force: bool) -> Result<()> {
-        let Self::Private(dir) = self else {
+    pub(crate) fn update(&self, force: bool) -> Result<()> {
+        let Self::Private(Private { dir, suites, .. }) = self else {
             return Ok(());
         };
         let stamp = dir.join("updated");
         if !force && is_fresh(&stamp) {
             return Ok(());
         }
-        for sub in ["lists/partial", "cache/archives/partial"] {
+        for sub in ["lists/partial", "cache/archives/partial", "state"] {
             fs::create_dir_all(dir.join(sub))
                 .with_context(|| format!("cannot create {}", dir.join(sub).display()))?;
         }
         fs::write(
             dir.join("sources.list"),
-            sources(base, &keyrings(Path::new(KEYRINGS))?),
+            sources(suites, &keyrings(Path::new(KEYRINGS))?),
         )?;
+        // Of the machine on which nothing is installed.
+        fs::write(dir.join("status"), "")?;
         // The system's hooks are there for the system's lists.
         fs::write(
             dir.join("apt.conf"),
@@ -84,7 +114,7 @@ impl Lists {
 
     /// The version that these lists offer, if they offer one.
     pub(crate) fn candidate(&self, base: Base) -> Result<Option<String>> {
-        if matches!(self, Self::Private(dir) if !dir.join("updated").exists()) {
+        if matches!(self, Self::Private(lists) if !lists.dir.join("updated").exists()) {
             return Ok(None);
         }
         let policy = tool::stdout(self.apt("apt-cache").args(["policy", &base.package()]))?;
@@ -103,11 +133,55 @@ impl Lists {
         file.with_context(|| format!("apt-get download {package} left no file"))
     }
 
+    /// The files that installing `packages` on an empty machine takes, as apt
+    /// resolves it: `libc6_2.41-12+deb13u4_arm64.deb`. In order of name.
+    pub(crate) fn resolve(&self, packages: &[&str]) -> Result<Vec<String>> {
+        let mut install = self.install(packages);
+        install.arg("--print-uris");
+        let mut files: Vec<_> = tool::stdout(&mut install)?
+            .lines()
+            .filter_map(|line| {
+                line.strip_prefix('\'')?
+                    .split("' ")
+                    .nth(1)?
+                    .split(' ')
+                    .next()
+            })
+            .map(str::to_string)
+            .collect();
+        files.sort();
+        if files.is_empty() {
+            bail!("apt-get: nothing to install for {}", packages.join(" "));
+        }
+        Ok(files)
+    }
+
+    /// Downloads what [`Lists::resolve`] names into the folder `into`.
+    pub(crate) fn download_all(&self, packages: &[&str], into: &Path) -> Result<()> {
+        // Without it apt keeps no partial files, and refuses to begin.
+        fs::create_dir_all(into.join("partial"))?;
+        let mut install = self.install(packages);
+        install.arg("--download-only").arg("-o").arg(format!(
+            "Dir::Cache::archives={}",
+            into.canonicalize()?.display()
+        ));
+        run(&mut install)?;
+        fs::remove_dir_all(into.join("partial"))?;
+        Ok(fs::remove_file(into.join("lock"))?)
+    }
+
+    fn install(&self, packages: &[&str]) -> Command {
+        let mut install = self.apt("apt-get");
+        install.args(["-q", "-y", "--no-install-recommends", "install"]);
+        install.args(packages);
+        install
+    }
+
     fn apt(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         // apt would work as the user `_apt`, who cannot enter a home folder.
         command.args(["-o", "APT::Sandbox::User=root"]);
-        if let Self::Private(dir) = self {
+        if let Self::Private(Private { dir, bare, .. }) = self {
             command.arg("-c").arg(dir.join("apt.conf"));
             for (option, value) in [
                 ("Dir::State::Lists", dir.join("lists")),
@@ -120,6 +194,17 @@ impl Lists {
                 command
                     .arg("-o")
                     .arg(format!("{option}={}", value.display()));
+            }
+            if let Some(arch) = bare {
+                let name = debian_name(*arch);
+                for option in [
+                    format!("Dir::State={}", dir.join("state").display()),
+                    format!("Dir::State::status={}", dir.join("status").display()),
+                    format!("APT::Architecture={name}"),
+                    format!("APT::Architectures={name}"),
+                ] {
+                    command.args(["-o", &option]);
+                }
             }
             command.args(["-o", "Acquire::Languages=none"]);
             // A machine without network should say so soon.
@@ -155,11 +240,19 @@ fn is_fresh(stamp: &Path) -> bool {
         .is_some_and(|age| age < FRESH)
 }
 
-fn sources(base: Base, keyrings: &[PathBuf]) -> String {
+/// As Debian names an architecture.
+pub(crate) const fn debian_name(arch: Arch) -> &'static str {
+    match arch {
+        Arch::Arm64 => "arm64",
+        Arch::X86_64 => "amd64",
+    }
+}
+
+fn sources(suites: &[(&str, &str)], keyrings: &[PathBuf]) -> String {
     let keys: Vec<_> = keyrings.iter().map(|k| k.display().to_string()).collect();
     let options = format!("[signed-by={} target=Packages]", keys.join(","));
     let line = |(uri, suite): &(&str, &str)| format!("deb {options} {uri} {suite} main\n");
-    suites(base).iter().map(line).collect()
+    suites.iter().map(line).collect()
 }
 
 /// Debian's archive keyrings in `dir`; names differ between releases.
@@ -233,7 +326,7 @@ mod tests {
     #[test]
     fn every_suite_is_signed_by_debians_keys() {
         for &base in Base::ALL {
-            let text = sources(base, &["/k/a.gpg".into(), "/k/b.gpg".into()]);
+            let text = sources(suites(base), &["/k/a.gpg".into(), "/k/b.gpg".into()]);
             assert!(!text.is_empty());
             for line in text.lines() {
                 assert!(line.contains("signed-by=/k/a.gpg,/k/b.gpg"), "{line}");

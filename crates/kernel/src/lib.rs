@@ -17,6 +17,7 @@ mod counts;
 mod dir;
 mod events;
 mod make;
+pub mod packages;
 pub mod preflight;
 mod scratch;
 pub mod series;

@@ -41,7 +41,7 @@ impl Source {
         let private = Lists::private(cache.root(), base);
         if refresh || system.is_none() {
             let _lock = lock(base, cache, events)?;
-            if let Err(error) = private.update(base, refresh) {
+            if let Err(error) = private.update(refresh) {
                 let Some(newest) = apt::newest(cached.clone())? else {
                     return Err(error.context(format!(
                         "cannot get the lists that offer {}, and no version of it is in {}",
@@ -99,7 +99,7 @@ impl Source {
         // The system's lists do not have it, or are so old that the file has
         // gone from the archive.
         private
-            .update(self.base, false)
+            .update(false)
             .and_then(|()| private.download(self.base, &self.version, dir))
             .map(drop)
             .with_context(|| format!("cannot download {self} (by the system's lists: {system})"))
