@@ -15,7 +15,7 @@ pub mod report;
 pub mod size;
 pub mod sparse;
 pub mod sweep;
-mod system;
+pub mod system;
 
 /// The base page size in bytes.
 #[must_use]

@@ -5,6 +5,7 @@
 //! process: it mounts what a job needs, runs it in a child, answers and powers off. [`marker`]
 //! holds the instructions by which a job talks to the TLB plugin.
 
+mod entropy;
 mod exec;
 mod fault;
 mod hello;
@@ -13,8 +14,11 @@ mod kunit;
 pub mod marker;
 mod memory;
 mod port;
+mod program;
 pub mod protocol;
 mod setup;
 pub mod sparse;
+mod spawn;
 mod task;
+mod trace;
 mod watch;

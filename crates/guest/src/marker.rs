@@ -90,6 +90,27 @@ const fn instruction(code: u8) -> u32 {
     0x574c_0000 | code as u32
 }
 
+/// The code of a coverage request and of a breakpoint after it, for another process to run.
+#[must_use]
+pub fn coverage_code() -> Vec<u8> {
+    #[cfg(target_arch = "aarch64")]
+    let code = [instruction(COVERAGE), BRK].map(u32::to_le_bytes).concat();
+    #[cfg(target_arch = "x86_64")]
+    let code = {
+        let mut code = vec![0x0f, 0x1f, 0x80];
+        code.extend(instruction(COVERAGE).to_le_bytes());
+        code.push(INT3);
+        code
+    };
+    code
+}
+
+#[cfg(target_arch = "aarch64")]
+const BRK: u32 = 0xd420_0000;
+
+#[cfg(target_arch = "x86_64")]
+const INT3: u8 = 0xcc;
+
 /// Asks for a coverage record of `len` bytes at `start` in this process' address space, to be
 /// known as `id`.
 #[inline(always)]

@@ -131,6 +131,22 @@ pub enum Task {
     Kunit,
     /// Only boots and answers.
     Boot,
+    /// Runs programs from the disk.
+    Programs {
+        /// The folder that they see as `/`.
+        root: String,
+        /// One after the other, each from an empty page cache.
+        programs: Vec<Program>,
+    },
+    /// Loads programs and libraries again and again, and collects where they came to lie.
+    Entropy {
+        /// The folder that they see as `/`.
+        root: String,
+        /// How often each is loaded.
+        loads: u32,
+        /// What is loaded.
+        cases: Vec<EntropyCase>,
+    },
     /// Goes wrong on purpose, so that the lab can be seen to notice.
     SelftestFault {
         /// How.
@@ -147,6 +163,94 @@ pub struct SparseOptions {
     pub patterns: Vec<String>,
     /// Seed of the patterns and of the random calls.
     pub seed: u64,
+}
+
+/// A program's work: commands that run one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// By which its figures go.
+    pub name: String,
+    /// All of the environment.
+    pub env: BTreeMap<String, String>,
+    /// Program and arguments, without blanks in them.
+    pub commands: Vec<String>,
+}
+
+/// What a [`Program`] did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramReport {
+    /// Its name.
+    pub name: String,
+    /// From an empty page cache.
+    pub cold: ProgramRun,
+    /// Again, with all that the first run left there.
+    pub warm: ProgramRun,
+    /// What its last command wrote to standard error, if it failed.
+    pub complaint: String,
+    /// The executable mappings that a third run of its last command had when it ended.
+    pub text: Vec<Mapped>,
+}
+
+/// One run of all of a program's commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramRun {
+    /// Of its processes, from fork to exit, without reading from the disk.
+    pub minor_faults: u64,
+    /// The same, with reading.
+    pub major_faults: u64,
+    /// Read from the disk by the whole guest meanwhile.
+    pub read_bytes: u64,
+    /// As wait(2) tells, by command; 0 is success.
+    pub status: Vec<i32>,
+    /// Standard output of all commands.
+    pub output: String,
+}
+
+/// An executable mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapped {
+    /// Number of its coverage record.
+    pub id: u64,
+    /// The file's path as the program sees it.
+    pub file: String,
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+}
+
+/// What is loaded again and again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EntropyCase {
+    /// By which its figures go.
+    pub name: String,
+    /// Program and arguments, without blanks in them. Writes addresses as native 64-bit words.
+    pub command: String,
+    /// All of the environment.
+    pub env: BTreeMap<String, String>,
+    /// Which of the words it is about.
+    pub word: usize,
+    /// Persona flags of personality(2) that it gets.
+    pub persona: u32,
+}
+
+/// Where a case's loads came to lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The case's name.
+    pub name: String,
+    /// Number of loads.
+    pub loads: u32,
+    /// Bits in which any two addresses differ.
+    pub varying: u64,
+    /// The lowest address.
+    pub min: u64,
+    /// The highest.
+    pub max: u64,
+    /// Number of different addresses.
+    pub distinct: u64,
 }
 
 /// Ways to go wrong.
@@ -284,6 +388,16 @@ pub enum Outcome {
     },
     /// Of [`Task::Kunit`].
     Kunit(KunitReport),
+    /// Of [`Task::Programs`], in their order.
+    Programs {
+        /// One for each program.
+        programs: Vec<ProgramReport>,
+    },
+    /// Of [`Task::Entropy`], in the order of the cases.
+    Entropy {
+        /// One for each case.
+        spreads: Vec<Spread>,
+    },
     /// Of [`Task::Boot`] and of faults that leave the guest well.
     Boot,
 }

@@ -3,7 +3,7 @@
 
 use crate::port::Port;
 use crate::protocol::{Job, Outcome, Task};
-use crate::{exec, fault, kunit, memory, setup, sparse};
+use crate::{entropy, exec, fault, kunit, memory, program, setup, sparse};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use wideleaf_bench::exec::Surroundings;
@@ -41,6 +41,8 @@ pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
         Task::ExecSizes { runs } => exec::sizes(runs, &place, port),
         Task::Sparse(options) => sparse::job(options, &place, port),
         Task::Kunit => kunit::collect(Path::new(kunit::DEBUGFS)).map(Outcome::Kunit),
+        Task::Programs { root, programs } => program::job(root, programs, place.device, port),
+        Task::Entropy { root, loads, cases } => entropy::job(root, *loads, cases, port),
         Task::Boot => Ok(Outcome::Boot),
         Task::SelftestFault { fault } => fault::commit(*fault),
     }

@@ -434,7 +434,7 @@ fn steers_kbuild(name: &str) -> bool {
 }
 
 /// The prefix of the tools that build for `arch` on this machine.
-pub(crate) fn cross(arch: Arch) -> &'static str {
+pub fn cross(arch: Arch) -> &'static str {
     match arch {
         _ if Arch::host() == Some(arch) => "",
         Arch::Arm64 => "aarch64-linux-gnu-",

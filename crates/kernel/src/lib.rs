@@ -28,7 +28,7 @@ mod testing;
 mod tool;
 mod worktree;
 
-pub use build::{configuration, ensure, find};
+pub use build::{configuration, cross, ensure, find};
 pub use dir::{ENV, KernelDir};
 pub use events::{Event, Events};
 pub use make::Interrupted;

@@ -9,7 +9,6 @@ use crate::results::{Comparison, PhaseCounts, Run};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wideleaf_kernel::Variant;
-use wideleaf_tlb::report::Coverage;
 
 /// Names with their values, in their unit.
 pub type Figures = BTreeMap<String, u64>;
@@ -22,11 +21,13 @@ pub fn unit(name: &str) -> &'static str {
         return "bytes";
     }
     match last {
-        "read_bytes" | "executed_bytes" => "bytes",
+        "read_bytes" | "executed_bytes" | "span" => "bytes",
         "direct_scans" | "kswapd_scans" => "pages",
         "direct_stalls" => "stalls",
         "limit_hits" => "hits",
         "oom_kills" => "kills",
+        "varying_bits" | "lowest_bit" => "bits",
+        "distinct" | "lowest_address" => "addresses",
         "faults" | "minor_faults" | "major_faults" => "faults",
         "instructions" | "user_instructions" | "kernel_instructions" => "instructions",
         "itlb_accesses" | "dtlb_accesses" => "accesses",
@@ -51,8 +52,8 @@ pub fn of(job: Option<&dyn Job>, run: &Run) -> Figures {
 }
 
 /// Bytes by leaf, as `<name>.<leaf>`.
-pub fn leaves(figures: &mut Figures, name: &str, coverage: &Coverage) {
-    for (leaf, bytes) in &coverage.leaves {
+pub fn leaves(figures: &mut Figures, name: &str, leaves: &BTreeMap<String, u64>) {
+    for (leaf, bytes) in leaves {
         figures.insert(format!("{name}.{leaf}"), *bytes);
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The guest's disk: a file system that holds stub files, and nothing else.
+//! The guest's disk: a file system that holds stub files and nothing else,
+//! or the files of a folder ([`of_folder`]).
 //!
 //! Large folios need contiguous file extents as little as they need anything
 //! else from the disk, but a fragmented file would be read in more requests,
@@ -20,7 +21,7 @@ use wideleaf_kernel::{Arch, Base};
 
 /// Part of every image's key: to be raised when the same options give another
 /// image.
-const LAYOUT: &str = "2";
+const LAYOUT: &str = "3";
 
 /// The cache's kind of entry that holds an image.
 const KIND: &str = "image";
@@ -168,58 +169,115 @@ impl Image {
         for &size in &self.sizes {
             stubs::create(&root.join(Self::file(size)), stub_arch(self.arch), size)?;
         }
-        let mut command = match self.filesystem {
-            Filesystem::Xfs => self.mkfs_xfs(mkfs, &scratch.join("proto"), &root, out)?,
-            Filesystem::Ext4 => self.mke2fs(mkfs, &root, out)?,
-        };
-        finish(&mut command, &scratch.join("log"))
+        of_folder(self.filesystem, mkfs, &root, &scratch, out)
     }
+}
 
-    /// Two allocation groups, as mkfs insists on a second superblock: a large
-    /// one with the log and the files, and the smallest possible one.
-    fn mkfs_xfs(&self, mkfs: &Path, proto: &Path, root: &Path, out: &Path) -> Result<Command> {
-        // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
-        let group = self.total().next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
-        allocate(out, group + (32 << 20))?;
-        let source = root
-            .to_str()
-            .filter(|path| !path.contains(char::is_whitespace))
-            .with_context(|| {
-                format!("{}: mkfs.xfs cannot take a path with blanks: set XDG_CACHE_HOME to another folder", root.display())
-            })?;
-        let mut text = "/\n0 0\nd--755 0 0\n".to_string();
-        for name in self.sizes.iter().map(|size| Self::file(*size)) {
-            text += &format!("{name} ---755 0 0 {source}/{name}\n");
+/// Makes the image `out` with what is in the folder `root`: files, folders and
+/// links, owned by root. `scratch` is for files in between.
+///
+/// # Errors
+///
+/// If mkfs fails, or there are names that it cannot take.
+pub fn of_folder(
+    filesystem: Filesystem,
+    mkfs: &Path,
+    root: &Path,
+    scratch: &Scratch,
+    out: &Path,
+) -> Result<()> {
+    let mut tree = Tree::default();
+    tree.add(root)
+        .with_context(|| format!("cannot read {}", root.display()))?;
+    let mut command = match filesystem {
+        Filesystem::Xfs => mkfs_xfs(mkfs, &scratch.join("proto"), &tree, out)?,
+        Filesystem::Ext4 => mke2fs(mkfs, root, &tree, out)?,
+    };
+    finish(&mut command, &scratch.join("log"))
+}
+
+/// What a folder holds.
+#[derive(Default)]
+struct Tree {
+    /// As mkfs.xfs takes it (its manual, "PROTOTYPE").
+    proto: String,
+    /// Of the files.
+    bytes: u64,
+    /// Of everything.
+    inodes: u64,
+}
+
+impl Tree {
+    fn add(&mut self, folder: &Path) -> Result<()> {
+        let mut items: Vec<_> = fs::read_dir(folder)?.collect::<std::io::Result<_>>()?;
+        items.sort_by_key(fs::DirEntry::file_name);
+        for item in items {
+            let (name, path) = (item.file_name(), item.path());
+            let (name, kind) = (word(Path::new(&name))?, item.file_type()?);
+            self.inodes += 1;
+            if kind.is_dir() {
+                self.proto += &format!("{name} d--755 0 0\n");
+                self.add(&path)?;
+                self.proto += "$\n";
+            } else if kind.is_symlink() {
+                let target = fs::read_link(&path)?;
+                self.proto += &format!("{name} l--777 0 0 {}\n", word(&target)?);
+            } else {
+                self.bytes += item.metadata()?.len().next_multiple_of(4096);
+                self.proto += &format!("{name} ---755 0 0 {}\n", word(&path)?);
+            }
         }
-        text += "$\n";
-        fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
-        let mut command = Command::new(mkfs);
-        command
-            .args(["-q", "-f", "-b", "size=4096", "-l", "agnum=0", "-d"])
-            .arg(format!("agsize={group}"))
-            .args(["-m", &format!("uuid={UUID}"), "-p"])
-            .arg(proto)
-            .arg(out);
-        Ok(command)
+        Ok(())
     }
+}
 
-    /// Nothing between the blocks of a file: bitmaps and inode tables
-    /// together at the beginning, no backup superblocks, no journal.
-    fn mke2fs(&self, mkfs: &Path, root: &Path, out: &Path) -> Result<Command> {
-        allocate(
-            out,
-            self.total().next_multiple_of(1 << 20) + (self.total() >> 4) + (64 << 20),
-        )?;
-        let mut command = Command::new(mkfs);
-        command
-            .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-N", "64"])
-            .args(["-O", "^has_journal,^resize_inode,sparse_super2", "-G", "64"])
-            .args(["-E", &format!("num_backup_sb=0,packed_meta_blocks=1,lazy_itable_init=0,root_owner=0:0,hash_seed={UUID}")])
-            .args(["-U", UUID, "-d"])
-            .arg(root)
-            .arg(out);
-        Ok(command)
-    }
+/// A path as mkfs.xfs reads it from a prototype.
+fn word(path: &Path) -> Result<&str> {
+    path.to_str()
+        .filter(|path| !path.contains(char::is_whitespace))
+        .with_context(|| {
+            format!(
+                "{}: mkfs.xfs cannot take a path with blanks: set XDG_CACHE_HOME to another folder",
+                path.display()
+            )
+        })
+}
+
+/// Two allocation groups, as mkfs insists on a second superblock: a large one
+/// with the log and the files, and the smallest possible one.
+fn mkfs_xfs(mkfs: &Path, proto: &Path, tree: &Tree, out: &Path) -> Result<Command> {
+    // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
+    let group = tree.bytes.next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
+    allocate(out, group + (32 << 20))?;
+    let text = format!("/\n0 0\nd--755 0 0\n{}$\n", tree.proto);
+    fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
+    let mut command = Command::new(mkfs);
+    command
+        .args(["-q", "-f", "-b", "size=4096", "-l", "agnum=0", "-d"])
+        .arg(format!("agsize={group}"))
+        .args(["-m", &format!("uuid={UUID}"), "-p"])
+        .arg(proto)
+        .arg(out);
+    Ok(command)
+}
+
+/// Nothing between the blocks of a file: bitmaps and inode tables together at
+/// the beginning, no backup superblocks, no journal.
+fn mke2fs(mkfs: &Path, root: &Path, tree: &Tree, out: &Path) -> Result<Command> {
+    allocate(
+        out,
+        tree.bytes.next_multiple_of(1 << 20) + (tree.bytes >> 4) + (64 << 20),
+    )?;
+    let inodes = (tree.inodes + 16).max(64).to_string();
+    let mut command = Command::new(mkfs);
+    command
+        .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-N", &inodes])
+        .args(["-O", "^has_journal,^resize_inode,sparse_super2", "-G", "64"])
+        .args(["-E", &format!("num_backup_sb=0,packed_meta_blocks=1,lazy_itable_init=0,root_owner=0:0,hash_seed={UUID}")])
+        .args(["-U", UUID, "-d"])
+        .arg(root)
+        .arg(out);
+    Ok(command)
 }
 
 const fn stub_arch(arch: Arch) -> stubs::Arch {

@@ -10,7 +10,9 @@ use crate::figures::Figures;
 use crate::image::Filesystem;
 use crate::results::{Comparison, Run};
 use crate::table::Row;
-use crate::{job_boot, job_exec, job_fault, job_kunit, job_sizes, job_sparse};
+use crate::{
+    job_boot, job_entropy, job_exec, job_fault, job_kunit, job_program, job_sizes, job_sparse,
+};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,10 +25,12 @@ use wideleaf_kernel::{Arch, PageSize, Variant};
 pub const MOUNT_POINT: &str = "/mnt";
 
 /// The jobs that users are told of.
-pub const JOBS: [&dyn Job; 5] = [
+pub const JOBS: [&dyn Job; 7] = [
     &job_exec::Exec,
     &job_sizes::ExecSizes,
     &job_sparse::Sparse,
+    &job_program::Programs,
+    &job_entropy::Entropy,
     &job_kunit::Kunit,
     &job_boot::Boot,
 ];
@@ -122,6 +126,15 @@ pub trait Job: fmt::Debug + Sync {
         Ok(())
     }
 
+    /// Whether what all runs found fits together; what does not ends the run.
+    ///
+    /// # Errors
+    ///
+    /// What differs that must not.
+    fn agree(&self, _comparison: &Comparison) -> Result<()> {
+        Ok(())
+    }
+
     /// What a reader of the figures must know.
     fn warnings(&self, _outcome: &Outcome) -> Vec<String> {
         Vec::new()
@@ -195,6 +208,10 @@ pub struct Options {
     pub calls: Option<u64>,
     /// Seed of the random sequence.
     pub seed: u64,
+    /// How often the entropy job loads each case.
+    pub loads: u32,
+    /// Which programs the program job runs; none: all of them.
+    pub programs: Vec<String>,
     /// Readahead window of the guest's disk in KiB.
     pub read_ahead_kb: u32,
     /// Name of the CPU profile.
@@ -219,6 +236,8 @@ impl Options {
             stride: Stride::Page,
             calls: None,
             seed: 1,
+            loads: 1000,
+            programs: Vec::new(),
             read_ahead_kb: 128,
             profile: default_profile(arch).into(),
             parameters: String::new(),

@@ -108,7 +108,7 @@ impl Job for Exec {
             phases(figures, "", report);
         }
         for coverage in run.coverage.iter().filter(|c| c.id == COVERAGE_TEXT) {
-            figures::leaves(figures, "text", coverage);
+            figures::leaves(figures, "text", &coverage.leaves);
         }
     }
 

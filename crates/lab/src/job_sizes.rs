@@ -130,7 +130,7 @@ impl Job for ExecSizes {
             let size = short(report.size);
             job_exec::phases(figures, &format!("{size}."), report);
             for coverage in run.coverage.iter().filter(|coverage| coverage.id == id) {
-                figures::leaves(figures, &format!("{size}.text"), coverage);
+                figures::leaves(figures, &format!("{size}.text"), &coverage.leaves);
             }
         }
     }

@@ -127,7 +127,7 @@ impl Job for Sparse {
             guest_phase(figures, &format!("{name}.cold"), &report.cold);
             guest_phase(figures, &format!("{name}.random"), &report.random);
             for coverage in run.coverage.iter().filter(|coverage| coverage.id == id) {
-                figures::leaves(figures, &format!("{name}.text"), coverage);
+                figures::leaves(figures, &format!("{name}.text"), &coverage.leaves);
             }
         }
     }

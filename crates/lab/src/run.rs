@@ -176,6 +176,7 @@ impl Lab<'_> {
                 }
             }
         }
+        target.job.agree(&comparison)?;
         Ok(comparison.conclude())
     }
 

@@ -6,6 +6,7 @@
 
 use crate::figures::{Compared, widest_spread};
 use crate::results::{Comparison, Run};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use wideleaf_kernel::Variant;
 
@@ -114,18 +115,17 @@ fn title(comparison: &Comparison) -> String {
 }
 
 fn leaves(run: &Run, id: u64) -> String {
-    let Some(coverage) = run.coverage.iter().find(|coverage| coverage.id == id) else {
-        return "-".into();
-    };
-    let mut shares: Vec<_> = coverage
-        .leaves
-        .iter()
-        .filter(|(_, bytes)| **bytes > 0)
-        .collect();
+    let coverage = run.coverage.iter().find(|coverage| coverage.id == id);
+    coverage.map_or("-".into(), |c| shares(&c.leaves, c.len))
+}
+
+/// Bytes by leaf as shares of `len`: `2M 98%, 64K 2%`, widest share first.
+pub fn shares(leaves: &BTreeMap<String, u64>, len: u64) -> String {
+    let mut shares: Vec<_> = leaves.iter().filter(|(_, bytes)| **bytes > 0).collect();
     shares.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
     let texts: Vec<_> = shares
         .into_iter()
-        .map(|(leaf, bytes)| format!("{leaf} {}%", percent(*bytes, coverage.len)))
+        .map(|(leaf, bytes)| format!("{leaf} {}%", percent(*bytes, len)))
         .collect();
     texts.join(", ")
 }

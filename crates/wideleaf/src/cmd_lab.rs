@@ -32,6 +32,8 @@ Jobs:
   exec        a large executable file of return stubs, called cold and at random
   exec-sizes  the same at mapping sizes from 64K to 512M
   sparse      text of which 1 to 100 % is executed
+  program     perl, python, openssl of Debian under ld.so, a library under musl's
+  entropy     where programs and libraries come to lie over 1000 loads
   kunit       the patched kernel's own KUnit suites
   boot        whether the kernels boot to user space and power off
 
@@ -131,6 +133,12 @@ struct Run {
     /// Seed of the random sequence
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How often the entropy job loads each program and library
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..))]
+    loads: u32,
+    /// Programs of the program job [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    programs: Vec<String>,
     /// Readahead window of the guest's disk
     #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size::parse)]
     read_ahead: u64,
@@ -333,6 +341,8 @@ impl Run {
             stride: self.stride,
             calls: self.calls,
             seed: self.seed,
+            loads: self.loads,
+            programs: self.programs.clone(),
             read_ahead_kb: read_ahead_kb.with_context(|| {
                 format!(
                     "--read-ahead {}: not a multiple of 1K below 4096G",

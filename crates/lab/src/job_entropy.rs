@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where programs and libraries come to lie: what alignment costs in
+//! randomisation.
+
+use crate::figures::Figures;
+use crate::job::{Job, MEMORY, MOUNT_POINT, Options};
+use crate::job_program::owned;
+use crate::profiles;
+use crate::results::{Comparison, Run};
+use crate::table::Row;
+use crate::userland::{TEXTS, Userland};
+use anyhow::{Result, ensure};
+use std::path::PathBuf;
+use wideleaf_bench::size::short;
+use wideleaf_cache::Cache;
+use wideleaf_guest::protocol::{EntropyCase, Outcome, Spread, Task};
+use wideleaf_kernel::{Arch, PageSize, Variant};
+
+/// log2 of the widest alignment that the policy may give.
+const WIDEST_BIT: u32 = 21;
+
+/// Which of the probe's words is about what: `crates/lab/userland/load.c`.
+const INTERPRETER: usize = 1;
+const TEXT: usize = 2;
+
+/// personality(2): mmap from below, as it was before 2.6.8.
+const ADDR_COMPAT_LAYOUT: u32 = 0x020_0000;
+
+/// Mappings of 4M that the probe makes itself: section, label, letter.
+const MAPPINGS: &[(&str, &str)] = &[
+    ("private", "p"),
+    ("shared", "s"),
+    ("hint", "h"),
+    ("MAP_FIXED", "f"),
+];
+
+/// The job.
+#[derive(Debug)]
+pub struct Entropy;
+
+impl Job for Entropy {
+    fn name(&self) -> String {
+        "entropy".into()
+    }
+
+    fn about(&self) -> &'static str {
+        "where programs, libraries and mappings come to lie over 1000 loads: bits that vary"
+    }
+
+    fn time_limit_s(&self) -> u32 {
+        1200
+    }
+
+    fn memory(&self, _: &Options) -> u64 {
+        MEMORY
+    }
+
+    fn check(&self, options: &Options, page_size: PageSize) -> Result<(), String> {
+        options.check_window(page_size)
+    }
+
+    fn require_tools(&self, options: &Options) -> Result<()> {
+        options.filesystem.mkfs().map(drop)
+    }
+
+    fn has_disk(&self) -> bool {
+        true
+    }
+
+    fn disk(
+        &self,
+        options: &Options,
+        arch: Arch,
+        cache: &Cache,
+        step: &mut dyn FnMut(&str),
+    ) -> Result<Option<PathBuf>> {
+        let userland = Userland {
+            filesystem: options.filesystem,
+            arch,
+        };
+        userland.ensure(cache, step).map(Some)
+    }
+
+    fn task(&self, options: &Options) -> Task {
+        // The profile is of the guest's architecture.
+        let x86 = profiles::fits(&options.profile, Arch::X86_64);
+        Task::Entropy {
+            root: MOUNT_POINT.into(),
+            loads: options.loads,
+            cases: cases(x86),
+        }
+    }
+
+    /// The limits of the issue: nothing is lost where no wide leaf helps, and
+    /// nowhere more than the step from the page to 2M.
+    fn agree(&self, comparison: &Comparison) -> Result<()> {
+        let smallest = smallest_leaf(comparison.arch, comparison.page_size);
+        for run in &comparison.runs {
+            for spread in spreads(run) {
+                let name = &spread.name;
+                let Some(before) = find(comparison, Variant::Pristine, name) else {
+                    continue;
+                };
+                let (bit, old) = (lowest_bit(spread), lowest_bit(before));
+                ensure!(
+                    bit <= old.max(WIDEST_BIT),
+                    "{name}, {}: aligned to 2^{bit}, more than 2M",
+                    run.variant
+                );
+                let helps = text_size(name).is_none_or(|size| size >= smallest);
+                ensure!(
+                    helps || bit <= old,
+                    "{name}, {}: aligned to 2^{bit} instead of 2^{old}, and no leaf that it can hold is wider than a page",
+                    run.variant
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn figures(&self, run: &Run, figures: &mut Figures) {
+        for spread in spreads(run) {
+            let mut put = |what, value| figures.insert(format!("{}.{what}", spread.name), value);
+            put("varying_bits", spread.varying.count_ones().into());
+            put("lowest_bit", lowest_bit(spread).into());
+            put("distinct", spread.distinct);
+            put("lowest_address", spread.min);
+            put("span", spread.max - spread.min);
+        }
+    }
+
+    fn title(&self, comparison: &Comparison) -> String {
+        let loads = comparison.options.loads;
+        format!("randomisation over {loads} loads:")
+    }
+
+    fn rows(&self, comparison: &Comparison) -> Vec<Row> {
+        let names: Vec<_> = comparison
+            .runs
+            .first()
+            .map_or(&[][..], spreads)
+            .iter()
+            .map(|spread| spread.name.clone())
+            .collect();
+        names.iter().map(|name| row(comparison, name)).collect()
+    }
+
+    fn notes(&self, _: &Comparison) -> Vec<String> {
+        vec![
+            "  bits of the address that vary, and the alignment: 2 to the power of the lowest of them".into(),
+            "  a bit that varies less often than once in these loads is not seen".into(),
+        ]
+    }
+}
+
+fn cases(x86: bool) -> Vec<EntropyCase> {
+    let mut cases = Vec::new();
+    let mut add = |name: String, command: String, folder: &str, word, persona| {
+        cases.push(EntropyCase {
+            name,
+            command,
+            env: owned(&[("LD_LIBRARY_PATH", &format!("/wideleaf/{folder}"))]),
+            word,
+            persona,
+        });
+    };
+    for (size, _) in TEXTS {
+        let command = format!("/wideleaf/{size}/libtext.so");
+        add(format!("pie-{size}"), command, size, TEXT, 0);
+    }
+    let command = "/wideleaf/16K/libtext.so";
+    add("interpreter".into(), command.into(), "16K", INTERPRETER, 0);
+    for (loader, program) in [("glibc", "load"), ("musl", "load-musl")] {
+        for (size, _) in TEXTS {
+            let command = format!("/wideleaf/{program}");
+            add(format!("{loader}-{size}"), command, size, TEXT, 0);
+        }
+    }
+    let command = "/wideleaf/load";
+    add(
+        "legacy-layout-4M".into(),
+        command.into(),
+        "4M",
+        TEXT,
+        ADDR_COMPAT_LAYOUT,
+    );
+    let low = x86.then_some(&("MAP_32BIT", "l"));
+    for (name, letter) in MAPPINGS.iter().chain(low) {
+        let command = format!("/wideleaf/load {letter} /wideleaf/4M/libtext.so");
+        add(format!("mmap-{name}"), command, "16K", TEXT, 0);
+    }
+    cases
+}
+
+/// The size at the end of a case's name.
+fn text_size(name: &str) -> Option<u64> {
+    let (_, end) = name.rsplit_once('-')?;
+    let (_, size) = TEXTS.iter().find(|(size, _)| *size == end)?;
+    Some(*size)
+}
+
+/// The smallest leaf that is wider than a page.
+const fn smallest_leaf(arch: Arch, page_size: PageSize) -> u64 {
+    match (arch, page_size) {
+        (Arch::Arm64, PageSize::K4) => 64 << 10,
+        _ => 2 << 20,
+    }
+}
+
+fn lowest_bit(spread: &Spread) -> u32 {
+    match spread.varying {
+        0 => 0,
+        bits => bits.trailing_zeros(),
+    }
+}
+
+fn spreads(run: &Run) -> &[Spread] {
+    match &run.outcome {
+        Outcome::Entropy { spreads } => spreads,
+        _ => &[],
+    }
+}
+
+fn find<'a>(comparison: &'a Comparison, variant: Variant, name: &str) -> Option<&'a Spread> {
+    let run = comparison.run(variant)?;
+    spreads(run).iter().find(|spread| spread.name == name)
+}
+
+fn row(comparison: &Comparison, name: &str) -> Row {
+    let bits = |variant| find(comparison, variant, name).map(|s| s.varying.count_ones());
+    let mut row = Row::text(comparison, "", name, |run| {
+        let spread = spreads(run).iter().find(|spread| spread.name == name);
+        spread.map_or("-".into(), cell)
+    });
+    let last = comparison.variants().last().copied();
+    if let (Some(before), Some(after)) = (bits(Variant::Pristine), last.and_then(bits)) {
+        let change = i64::from(after) - i64::from(before);
+        row.change = match change {
+            0 => "0".into(),
+            _ => format!("{change:+}"),
+        };
+    }
+    row
+}
+
+fn cell(spread: &Spread) -> String {
+    match spread.varying {
+        0 => format!("always {:#x}", spread.min),
+        bits => format!(
+            "{} bits, {}",
+            bits.count_ones(),
+            short(1 << bits.trailing_zeros())
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_is_loaded_by_the_kernel_and_by_both_loaders() {
+        let names: Vec<_> = cases(true).into_iter().map(|case| case.name).collect();
+        for (size, bytes) in TEXTS {
+            for kind in ["pie", "glibc", "musl"] {
+                let name = format!("{kind}-{size}");
+                assert!(names.contains(&name), "{name}");
+                assert_eq!(text_size(&name), Some(bytes));
+            }
+        }
+        assert_eq!(text_size("mmap-hint"), None);
+        assert_eq!(cases(false).len() + 1, names.len());
+    }
+
+    #[test]
+    fn a_cell_says_bits_and_alignment() {
+        let mut spread = Spread {
+            name: "x".into(),
+            loads: 3,
+            varying: 0b1011 << 16,
+            min: 0x7000_0000,
+            max: 0x700b_0000,
+            distinct: 3,
+        };
+        assert_eq!(cell(&spread), "3 bits, 64K");
+        spread.varying = 0;
+        assert_eq!(cell(&spread), "always 0x70000000");
+    }
+}
