@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* KUnit tests of the exec policy's core: the cases that the host runs, too. */
+/*
+ * KUnit tests of the exec policy: the cases of its core, which the host runs,
+ * too, and who may be given an alignment by mmap().
+ */
 #include <kunit/test.h>
+#include <linux/exec_leaf.h>
+#include <linux/fs.h>
+#include <linux/leaf_ground.h>
+#include <linux/mman.h>
+#include <linux/pagemap.h>
+#include <linux/sizes.h>
 
 #include "leaf_policy_cases.h"
 
@@ -43,10 +52,57 @@ static void leaf_elf_test(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, answer.segment, param->segment);
 }
 
+/* A file of 8M with large folios */
+static struct file *make_file(struct kunit *test)
+{
+	struct file *file = kunit_kzalloc(test, sizeof(*file), GFP_KERNEL);
+	struct inode *inode = kunit_kzalloc(test, sizeof(*inode), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, file);
+	KUNIT_ASSERT_NOT_NULL(test, inode);
+	file->f_mapping = &inode->i_data;
+	inode->i_data.host = inode;
+	inode->i_size = SZ_8M;
+	mapping_set_large_folios(file->f_mapping);
+	return file;
+}
+
+/*
+ * Whoever names a place gets it as without the policy: MAP_FIXED, a hint, the
+ * lowest 2G. So do shared mappings, and those that hold no leaf.
+ */
+static void leaf_mmap_test(struct kunit *test)
+{
+	struct file *file = make_file(test);
+	const unsigned long hint = SZ_1G;
+
+	if (!leaf_policy_enabled())
+		kunit_skip(test, "transparent huge pages are off");
+
+	KUNIT_EXPECT_EQ(test, (unsigned long)SZ_2M,
+			leaf_mmap_align(file, 0, SZ_8M, 0, MAP_PRIVATE));
+	KUNIT_EXPECT_EQ(test, 0UL,
+			leaf_mmap_align(file, hint, SZ_8M, 0, MAP_PRIVATE));
+	KUNIT_EXPECT_EQ(test, 0UL,
+			leaf_mmap_align(file, 0, SZ_8M, 0,
+					MAP_PRIVATE | MAP_FIXED));
+	if (MAP_32BIT)
+		KUNIT_EXPECT_EQ(test, 0UL,
+				leaf_mmap_align(file, 0, SZ_8M, 0,
+						MAP_PRIVATE | MAP_32BIT));
+	KUNIT_EXPECT_EQ(test, 0UL,
+			leaf_mmap_align(file, 0, SZ_8M, 0, MAP_SHARED));
+	KUNIT_EXPECT_EQ(test, 0UL,
+			leaf_mmap_align(file, 0, SZ_4K, 0, MAP_PRIVATE));
+	KUNIT_EXPECT_EQ(test, 0UL,
+			leaf_mmap_align(NULL, 0, SZ_8M, 0, MAP_PRIVATE));
+}
+
 static struct kunit_case leaf_policy_cases[] = {
 	KUNIT_CASE_PARAM(leaf_read_test, leaf_read_gen_params),
 	KUNIT_CASE_PARAM(leaf_align_test, leaf_align_gen_params),
 	KUNIT_CASE_PARAM(leaf_elf_test, leaf_elf_gen_params),
+	KUNIT_CASE(leaf_mmap_test),
 	{}
 };
 
@@ -57,5 +113,5 @@ static struct kunit_suite leaf_policy_suite = {
 
 kunit_test_suite(leaf_policy_suite);
 
-MODULE_DESCRIPTION("KUnit tests of the exec policy's core");
+MODULE_DESCRIPTION("KUnit tests of the exec policy");
 MODULE_LICENSE("GPL");
