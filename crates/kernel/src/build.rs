@@ -378,23 +378,10 @@ impl<'a> Build<'a> {
     }
 
     fn make(&mut self, targets: &[&str], compiled: &mut dyn FnMut(u64)) -> Result<()> {
-        let arch = self.inputs.spec.arch;
-        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut make = Command::new("make");
-        for (name, _) in std::env::vars_os() {
-            if steers_kbuild(&name.to_string_lossy()) {
-                make.env_remove(name);
-            }
-        }
-        make.arg("-C")
-            .arg(self.tree.src())
-            .arg(format!("O={}", self.obj.display()))
-            .arg(format!("ARCH={arch}"))
-            .arg(format!("CROSS_COMPILE={}", cross(arch)))
+        let mut make = command(&self.tree.src(), self.inputs.spec.arch);
+        make.arg(format!("O={}", self.obj.display()))
             .args(FIXED.map(|(name, value)| format!("{name}={value}")))
-            .arg(format!("-j{jobs}"))
-            .args(targets)
-            .env("LC_ALL", "C");
+            .args(targets);
         make::run(
             &mut make,
             self.tree.lock(),
@@ -403,6 +390,25 @@ impl<'a> Build<'a> {
             compiled,
         )
     }
+}
+
+/// make in the folder `dir` of a source tree, on all CPUs, and steered by
+/// nothing but what is added to it.
+pub(crate) fn command(dir: &Path, arch: Arch) -> Command {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut make = Command::new("make");
+    for (name, _) in std::env::vars_os() {
+        if steers_kbuild(&name.to_string_lossy()) {
+            make.env_remove(name);
+        }
+    }
+    make.arg("-C")
+        .arg(dir)
+        .arg(format!("ARCH={arch}"))
+        .arg(format!("CROSS_COMPILE={}", cross(arch)))
+        .arg(format!("-j{jobs}"))
+        .env("LC_ALL", "C");
+    make
 }
 
 /// Whether the caller's environment variable `name` would change a kernel, or
@@ -443,7 +449,7 @@ pub fn cross(arch: Arch) -> &'static str {
 }
 
 /// What the compiler and linker for `arch` say they are.
-fn compiler(arch: Arch) -> Result<String> {
+pub(crate) fn compiler(arch: Arch) -> Result<String> {
     let version = |tool: &str| {
         let text = tool::stdout(Command::new(format!("{}{tool}", cross(arch))).arg("--version"))?;
         anyhow::Ok(text.lines().next().unwrap_or_default().to_string())

@@ -19,8 +19,8 @@ pub struct Fragment {
 
 /// The fragments of `spec` in the order they are merged: base, architecture,
 /// page size (arm64), kunit, extras, and what the series adds if it is applied;
-/// each followed by its companion for this base (`NAME-<base>.config`) if there
-/// is one.
+/// each followed by its companions for this base (`NAME-<base>.config`) and this
+/// architecture (`NAME-<arch>.config`) if there are any.
 pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
     let page_size = spec.page_size.name().to_lowercase();
     let mut names = vec!["base", spec.arch.name()];
@@ -40,10 +40,12 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
     }
     let mut fragments = Vec::new();
     for name in names {
-        let companion = spec.files.fragment(&format!("{name}-{}", spec.base));
         fragments.push(read(spec.files.fragment(name))?);
-        if companion.exists() {
-            fragments.push(read(companion)?);
+        for of in [spec.base.name(), spec.arch.name()] {
+            let companion = spec.files.fragment(&format!("{name}-{of}"));
+            if companion.exists() {
+                fragments.push(read(companion)?);
+            }
         }
     }
     Ok(fragments)
@@ -62,7 +64,7 @@ pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
         let Some(name) = name.strip_suffix(".config") else {
             continue;
         };
-        // A companion's name ends in a base's.
+        // A companion's name ends in a base's or an architecture's.
         if !FIXED.contains(&name) && !name.contains('-') {
             names.push(name.to_string());
         }
@@ -205,6 +207,7 @@ mod tests {
             "patched",
             "debug",
             "slow",
+            "slow-x86_64",
         ] {
             fs::write(config.join(format!("{name}.config")), "").unwrap();
         }
@@ -233,6 +236,10 @@ mod tests {
         assert_eq!(
             names(Base::V7_3, Arch::X86_64, PageSize::K4, patched, &[]).unwrap(),
             ["base", "x86_64", "kunit", "patched"]
+        );
+        assert_eq!(
+            names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["slow"]).unwrap(),
+            ["base", "x86_64", "kunit", "slow", "slow-x86_64"]
         );
         let error = names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["kasan"]);
         assert_eq!(

@@ -20,6 +20,7 @@ mod make;
 pub mod packages;
 pub mod preflight;
 mod scratch;
+pub mod selftests;
 pub mod series;
 pub mod source;
 mod spec;

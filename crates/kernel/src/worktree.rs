@@ -103,6 +103,29 @@ impl WorkTree {
             .collect()
     }
 
+    /// Copies parts of the tree, as they are pristine, below the folder `into`.
+    pub(crate) fn copy(&self, parts: &[&str], into: &Path) -> Result<()> {
+        tool::output(
+            Command::new("cp")
+                .current_dir(self.src())
+                .args(["-r", "--parents", "-t"])
+                .arg(into)
+                .args(parts),
+        )?;
+        for (path, content) in self.originals(&self.journal.touched)? {
+            let file = into.join(&path);
+            if !file.exists() {
+                continue;
+            }
+            match content {
+                Some(content) => fs::write(&file, content),
+                None => fs::remove_file(&file),
+            }
+            .with_context(|| format!("cannot change {}", file.display()))?;
+        }
+        Ok(())
+    }
+
     /// Makes the tree patched with `series`, or pristine without one. A series
     /// that does not apply leaves the tree as it was.
     pub fn switch(&mut self, series: Option<&Series>) -> Result<()> {
@@ -338,6 +361,19 @@ mod tests {
             assert!(text.contains(part), "no {part} in: {text}");
         }
         assert_eq!(files(&tree.src()), before);
+    }
+
+    #[test]
+    fn a_copy_is_pristine_whatever_the_tree_is() {
+        let lab = Lab::new();
+        let mut tree = lab.tree();
+        tree.switch(Some(&lab.series())).unwrap();
+        let into = tempfile::tempdir().unwrap();
+        tree.copy(&["mm"], into.path()).unwrap();
+        let text = fs::read_to_string(into.path().join("mm/filemap.c")).unwrap();
+        assert!(!text.contains("wide"), "{text}");
+        assert!(!into.path().join("mm/leaf.c").exists());
+        assert!(!into.path().join("README").exists());
     }
 
     #[test]
