@@ -6,6 +6,7 @@
 //! indented, a test's by four columns, a parameter's by eight.
 
 use crate::protocol::{KunitReport, KunitStatus, KunitSuite, KunitTest};
+use crate::tap::result_line;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -72,30 +73,6 @@ fn parse(name: &str, text: &str) -> KunitSuite {
             String::new()
         },
     }
-}
-
-/// `ok 3 name`, `not ok 3 - name`, `ok 3 name # SKIP reason`.
-fn result_line(line: &str) -> Option<KunitTest> {
-    let (ok, rest) = match line.strip_prefix("not ok ") {
-        Some(rest) => (false, rest),
-        None => (true, line.strip_prefix("ok ")?),
-    };
-    let (number, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-    number.parse::<u32>().ok()?;
-    let rest = rest.strip_prefix("- ").unwrap_or(rest);
-    let (name, directive) = rest.split_once(" # ").unwrap_or((rest, ""));
-    let skip = directive.strip_prefix("SKIP");
-    let status = match (ok, skip) {
-        (false, _) => KunitStatus::Fail,
-        (true, Some(_)) => KunitStatus::Skip,
-        (true, None) => KunitStatus::Pass,
-    };
-    let reason = skip.unwrap_or_default().trim().to_owned();
-    Some(KunitTest {
-        name: name.trim().to_owned(),
-        status,
-        reason,
-    })
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ impl Job {
     }
 }
 
-/// A disk and where its file system goes. Always mounted read-only: runs of one image must not
-/// differ by what an earlier one wrote.
+/// A disk and where its file system goes. Runs of one image must not differ by what an earlier one
+/// wrote: it is mounted read-only, or QEMU throws away what is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     /// Name of the block device, without `/dev/`.
@@ -88,6 +88,9 @@ pub struct Disk {
     /// Readahead window in KiB; `None` leaves the driver's own (virtio's comes out as 8192).
     #[serde(default)]
     pub read_ahead_kb: Option<u32>,
+    /// Whether it is mounted for writing.
+    #[serde(default)]
+    pub writable: bool,
 }
 
 fn default_device() -> String {
@@ -108,6 +111,7 @@ impl Disk {
             options: String::new(),
             mount_point: default_mount_point(),
             read_ahead_kb,
+            writable: false,
         }
     }
 }
@@ -129,6 +133,8 @@ pub enum Task {
     /// Collects what the kernel's built-in KUnit suites found at boot. Wants CONFIG_KUNIT,
     /// CONFIG_KUNIT_DEBUGFS and CONFIG_DEBUG_FS.
     Kunit,
+    /// Runs the base's own tools/testing/selftests/mm, which lie on the disk.
+    MmSelftests(SelftestOptions),
     /// Only boots and answers.
     Boot,
     /// Runs programs from the disk.
@@ -251,6 +257,20 @@ pub struct Spread {
     pub max: u64,
     /// Number of different addresses.
     pub distinct: u64,
+}
+
+/// Which of the selftests to run, and where they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelftestOptions {
+    /// Folder with the runner, static `bash` and `busybox` for it, and the tests, which run in it
+    /// and write to it.
+    pub tests: PathBuf,
+    /// A folder on XFS that tests may write to.
+    pub xfs: PathBuf,
+    /// The runner's categories, separated by blanks; empty for all.
+    pub categories: String,
+    /// Seconds of the guest's clock after which a test is killed.
+    pub test_limit_s: u32,
 }
 
 /// Ways to go wrong.
@@ -398,6 +418,8 @@ pub enum Outcome {
         /// One for each case.
         spreads: Vec<Spread>,
     },
+    /// Of [`Task::MmSelftests`].
+    MmSelftests(SelftestReport),
     /// Of [`Task::Boot`] and of faults that leave the guest well.
     Boot,
 }
@@ -455,19 +477,43 @@ pub struct KunitSuite {
     pub log: String,
 }
 
-/// One KUnit test.
+/// One test of KUnit, or of a selftest's program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KunitTest {
     /// As the kernel names it.
     pub name: String,
     /// How it ended.
     pub status: KunitStatus,
-    /// The reason of a skip, else empty.
+    /// The reason of a skip or, where it is told, of a failure.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
-/// How a KUnit test ended.
+/// What the runner of selftests/mm said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelftestReport {
+    /// In order of execution.
+    pub programs: Vec<SelftestProgram>,
+}
+
+/// One program with its arguments: what the runner counts as a test.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelftestProgram {
+    /// The command line: `khugepaged -s 2`.
+    pub name: String,
+    /// How it ended.
+    pub status: KunitStatus,
+    /// Its exit status if it failed, or that it was killed at its limit; else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The tests in it, if it tells of them.
+    pub tests: Vec<KunitTest>,
+    /// The end of its output if it failed, else empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub log: String,
+}
+
+/// How a test ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KunitStatus {

@@ -51,23 +51,29 @@ pub fn disk(disk: &Disk) -> Result<u32> {
         options,
         mount_point,
         read_ahead_kb,
+        writable,
     } = disk;
     let node = format!("/dev/{device}");
     wait_for(&node)?;
     // Before the mount: a file takes its window from the device when it is opened.
     let window = read_ahead(device, *read_ahead_kb)?;
     fs::create_dir_all(mount_point).with_context(|| format!("{mount_point}: cannot make"))?;
+    let flags = if *writable {
+        MsFlags::empty()
+    } else {
+        MsFlags::MS_RDONLY
+    };
     let data = (!options.is_empty()).then_some(options.as_str());
     mount(
         Some(node.as_str()),
         mount_point.as_str(),
         Some(filesystem.as_str()),
-        MsFlags::MS_RDONLY,
+        flags,
         data,
     )
     .map_err(|error| explain(error, filesystem))
     .with_context(|| {
-        format!("mount {node} ({filesystem}, read-only, `{options}`) on {mount_point}")
+        format!("mount {node} ({filesystem}, {flags:?}, `{options}`) on {mount_point}")
     })?;
     Ok(window)
 }

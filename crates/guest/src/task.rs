@@ -3,7 +3,7 @@
 
 use crate::port::Port;
 use crate::protocol::{Job, Outcome, Task};
-use crate::{entropy, exec, fault, kunit, memory, program, setup, sparse};
+use crate::{entropy, exec, fault, kunit, memory, program, selftests, setup, sparse};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use wideleaf_bench::exec::Surroundings;
@@ -43,6 +43,7 @@ pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
         Task::Kunit => kunit::collect(Path::new(kunit::DEBUGFS)).map(Outcome::Kunit),
         Task::Programs { root, programs } => program::job(root, programs, place.device, port),
         Task::Entropy { root, loads, cases } => entropy::job(root, *loads, cases, port),
+        Task::MmSelftests(options) => selftests::run(options, port).map(Outcome::MmSelftests),
         Task::Boot => Ok(Outcome::Boot),
         Task::SelftestFault { fault } => fault::commit(*fault),
     }
