@@ -269,6 +269,9 @@ pub struct SelftestOptions {
     pub xfs: PathBuf,
     /// The runner's categories, separated by blanks; empty for all.
     pub categories: String,
+    /// Programs that are not run, and not told of.
+    #[serde(default)]
+    pub left_out: Vec<String>,
     /// Seconds of the guest's clock after which a test is killed.
     pub test_limit_s: u32,
 }

@@ -30,6 +30,7 @@ const LOG_LINES: usize = 60;
 /// Runs them to the end.
 pub fn run(options: &SelftestOptions, port: &Port) -> Result<SelftestReport> {
     userland(&options.tests)?;
+    leave_out(&options.left_out, &options.tests)?;
     let (reader, writer) = std::io::pipe().context("pipe")?;
     let mut command = Command::new(options.tests.join("bash"));
     command
@@ -49,7 +50,9 @@ pub fn run(options: &SelftestOptions, port: &Port) -> Result<SelftestReport> {
     // Else our own copies of the writing end would keep it open.
     drop(command);
     let limit = Duration::from_secs(options.test_limit_s.into());
-    let report = listen(lines(reader), &runner, limit, port);
+    let mut report = listen(lines(reader), &runner, limit, port);
+    let of_none = |program: &SelftestProgram| !is_of(program, &options.left_out);
+    report.programs.retain(of_none);
     end(&mut runner)?;
     ensure!(
         !report.programs.is_empty(),
@@ -73,6 +76,22 @@ fn userland(tests: &Path) -> Result<()> {
     symlink(tests.join("bash"), "/bin/bash").context("/bin/bash")?;
     symlink("/bin/env", "/usr/bin/env").context("/usr/bin/env")?;
     Ok(())
+}
+
+/// Puts programs that skip in the place of these.
+fn leave_out(names: &[String], tests: &Path) -> Result<()> {
+    for name in names {
+        let path = tests.join(name);
+        ensure!(path.exists(), "no test program {name} to leave out");
+        fs::write(&path, "#!/bin/bash\nexit 4\n").with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Whether one of these programs, or of these scripts, was run.
+fn is_of(program: &SelftestProgram, names: &[String]) -> bool {
+    let run = program.name.split_whitespace().next();
+    names.iter().any(|name| run == Some(name))
 }
 
 /// The lines of a pipe, read by a thread, so that waiting for one can have an end.
@@ -279,6 +298,20 @@ ok 3 migration # SKIP
         assert_eq!(statuses, [Pass, Fail, Skip]);
         assert!(cow.log.starts_with("ok 1 Basic COW"), "{}", cow.log);
         assert_eq!(report.programs[0].log, "");
+    }
+
+    #[test]
+    fn what_is_left_out_skips_and_is_known_by_its_name() {
+        let tests = tempfile::tempdir().unwrap();
+        let names = ["cow".to_owned()];
+        assert!(leave_out(&names, tests.path()).is_err());
+        fs::write(tests.path().join("cow"), "").unwrap();
+        leave_out(&names, tests.path()).unwrap();
+        let script = fs::read_to_string(tests.path().join("cow")).unwrap();
+        assert!(script.ends_with("exit 4\n"), "{script}");
+        let (_, mut report) = read("ok 1 cow -x # SKIP\nok 2 cow2\n");
+        report.programs.retain(|program| !is_of(program, &names));
+        assert_eq!(report.programs.len(), 1);
     }
 
     #[test]

@@ -169,12 +169,13 @@ impl Image {
         for &size in &self.sizes {
             stubs::create(&root.join(Self::file(size)), stub_arch(self.arch), size)?;
         }
-        of_folder(self.filesystem, mkfs, &root, &scratch, out)
+        of_folder(self.filesystem, mkfs, &root, 0, &scratch, out)
     }
 }
 
 /// Makes the image `out` with what is in the folder `root`: files, folders and
-/// links, owned by root. `scratch` is for files in between.
+/// links, owned by root, and `room` in bytes for what the guest writes.
+/// `scratch` is for files in between.
 ///
 /// # Errors
 ///
@@ -183,10 +184,14 @@ pub fn of_folder(
     filesystem: Filesystem,
     mkfs: &Path,
     root: &Path,
+    room: u64,
     scratch: &Scratch,
     out: &Path,
 ) -> Result<()> {
-    let mut tree = Tree::default();
+    let mut tree = Tree {
+        bytes: room,
+        ..Tree::default()
+    };
     tree.add(root)
         .with_context(|| format!("cannot read {}", root.display()))?;
     let mut command = match filesystem {
@@ -201,7 +206,7 @@ pub fn of_folder(
 struct Tree {
     /// As mkfs.xfs takes it (its manual, "PROTOTYPE").
     proto: String,
-    /// Of the files.
+    /// Of the files, and of those that will be written.
     bytes: u64,
     /// Of everything.
     inodes: u64,

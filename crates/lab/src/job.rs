@@ -6,12 +6,15 @@
 //! file, name it in [`JOBS`], and give the guest its task (`protocol::Task`
 //! and `Outcome`, dispatched in the guest's `task.rs`).
 
+use crate::expect::Verdict;
 use crate::figures::Figures;
 use crate::image::Filesystem;
 use crate::results::{Comparison, Run};
+use crate::run::Target;
 use crate::table::Row;
 use crate::{
-    job_boot, job_entropy, job_exec, job_fault, job_kunit, job_program, job_sizes, job_sparse,
+    job_boot, job_entropy, job_exec, job_fault, job_kunit, job_mm_selftests, job_program,
+    job_sizes, job_sparse,
 };
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -19,18 +22,19 @@ use std::fmt;
 use std::path::PathBuf;
 use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{self, Disk, MemoryPressure, Outcome, Stride, Task};
-use wideleaf_kernel::{Arch, PageSize, Variant};
+use wideleaf_kernel::{Arch, Events, PageSize, Variant};
 
 /// Where the guest mounts its disk.
 pub const MOUNT_POINT: &str = "/mnt";
 
 /// The jobs that users are told of.
-pub const JOBS: [&dyn Job; 7] = [
+pub const JOBS: [&dyn Job; 8] = [
     &job_exec::Exec,
     &job_sizes::ExecSizes,
     &job_sparse::Sparse,
     &job_program::Programs,
     &job_entropy::Entropy,
+    &job_mm_selftests::MmSelftests,
     &job_kunit::Kunit,
     &job_boot::Boot,
 ];
@@ -101,16 +105,20 @@ pub trait Job: fmt::Debug + Sync {
     /// If it cannot be made.
     fn disk(
         &self,
-        _options: &Options,
-        _arch: Arch,
+        _target: &Target,
         _cache: &Cache,
-        _step: &mut dyn FnMut(&str),
+        _events: &mut dyn Events,
     ) -> Result<Option<PathBuf>> {
         Ok(None)
     }
 
     /// Whether the guest has to mount a disk.
     fn has_disk(&self) -> bool {
+        false
+    }
+
+    /// Whether the guest writes to its disk; what it wrote is thrown away.
+    fn writes_disk(&self) -> bool {
         false
     }
 
@@ -133,6 +141,11 @@ pub trait Job: fmt::Debug + Sync {
     /// What differs that must not.
     fn agree(&self, _comparison: &Comparison) -> Result<()> {
         Ok(())
+    }
+
+    /// What is expected of every comparison, without being asked for.
+    fn verdicts(&self, _comparison: &Comparison) -> Vec<Verdict> {
+        Vec::new()
     }
 
     /// What a reader of the figures must know.
@@ -216,6 +229,10 @@ pub struct Options {
     pub read_ahead_kb: u32,
     /// Name of the CPU profile.
     pub profile: String,
+    /// Categories of the base's selftests, separated by blanks; empty for all.
+    pub tests: String,
+    /// Programs of the base's selftests that are not run, separated by blanks.
+    pub without: String,
     /// More kernel parameters for the guest.
     pub parameters: String,
     /// Seconds that one guest may take.
@@ -240,6 +257,8 @@ impl Options {
             programs: Vec::new(),
             read_ahead_kb: 128,
             profile: default_profile(arch).into(),
+            tests: String::new(),
+            without: String::new(),
             parameters: String::new(),
             time_limit_s: job.time_limit_s(),
         }
@@ -287,6 +306,7 @@ impl Options {
         };
         job_file.disk = job.has_disk().then(|| Disk {
             mount_point: MOUNT_POINT.into(),
+            writable: job.writes_disk(),
             ..Disk::new(self.filesystem.name(), Some(self.read_ahead_kb))
         });
         job_file

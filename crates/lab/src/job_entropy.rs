@@ -7,6 +7,7 @@ use crate::job::{Job, MEMORY, MOUNT_POINT, Options};
 use crate::job_program::owned;
 use crate::profiles;
 use crate::results::{Comparison, Run};
+use crate::run::Target;
 use crate::table::Row;
 use crate::userland::{TEXTS, Userland};
 use anyhow::{Result, ensure};
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use wideleaf_bench::size::short;
 use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{EntropyCase, Outcome, Spread, Task};
-use wideleaf_kernel::{Arch, PageSize, Variant};
+use wideleaf_kernel::{Arch, Events, PageSize, Variant};
 
 /// log2 of the widest alignment that the policy may give.
 const WIDEST_BIT: u32 = 21;
@@ -69,16 +70,15 @@ impl Job for Entropy {
 
     fn disk(
         &self,
-        options: &Options,
-        arch: Arch,
+        target: &Target,
         cache: &Cache,
-        step: &mut dyn FnMut(&str),
+        events: &mut dyn Events,
     ) -> Result<Option<PathBuf>> {
         let userland = Userland {
-            filesystem: options.filesystem,
-            arch,
+            filesystem: target.options.filesystem,
+            arch: target.arch,
         };
-        userland.ensure(cache, step).map(Some)
+        userland.ensure(cache, events).map(Some)
     }
 
     fn task(&self, options: &Options) -> Task {

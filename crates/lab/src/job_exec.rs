@@ -5,6 +5,7 @@ use crate::figures::{self, Figures};
 use crate::image::Image;
 use crate::job::{Job, MOUNT_POINT, Options};
 use crate::results::{Comparison, Run};
+use crate::run::Target;
 use crate::table::Row;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use wideleaf_bench::report::{ExecReport, PhaseReport};
 use wideleaf_bench::size::{long, short};
 use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{COVERAGE_TEXT, ExecOptions, Outcome, Task};
-use wideleaf_kernel::{Arch, PageSize};
+use wideleaf_kernel::{Event, Events, PageSize};
 
 /// The table's rows: section, label, figures. Several figures stand in one
 /// cell, with a slash between.
@@ -82,17 +83,17 @@ impl Job for Exec {
 
     fn disk(
         &self,
-        options: &Options,
-        arch: Arch,
+        target: &Target,
         cache: &Cache,
-        step: &mut dyn FnMut(&str),
+        events: &mut dyn Events,
     ) -> Result<Option<PathBuf>> {
         let image = Image {
-            filesystem: options.filesystem,
-            arch,
-            sizes: vec![options.size],
+            filesystem: target.options.filesystem,
+            arch: target.arch,
+            sizes: vec![target.options.size],
         };
-        image.ensure(cache, step).map(Some)
+        let mut step = |text: &str| events.event(Event::Step(text));
+        image.ensure(cache, &mut step).map(Some)
     }
 
     fn task(&self, options: &Options) -> Task {
@@ -263,6 +264,7 @@ fn time_row(comparison: &Comparison, section: &str, label: &str) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_kernel::Arch;
 
     #[test]
     fn the_default_job_is_the_issues() {

@@ -5,6 +5,7 @@ use crate::figures::{self, Figures};
 use crate::job::{Job, MEMORY, MOUNT_POINT, Options};
 use crate::job_exec;
 use crate::results::{Comparison, Run};
+use crate::run::Target;
 use crate::table::{self, Row};
 use crate::userland::Userland;
 use anyhow::{Result, bail, ensure};
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use wideleaf_bench::size::short;
 use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{Mapped, Outcome, Program, ProgramReport, Task};
-use wideleaf_kernel::{Arch, PageSize};
+use wideleaf_kernel::{Events, PageSize};
 use wideleaf_tlb::report::Coverage;
 
 /// Text below this is of no file that a wide leaf could map.
@@ -130,16 +131,15 @@ impl Job for Programs {
 
     fn disk(
         &self,
-        options: &Options,
-        arch: Arch,
+        target: &Target,
         cache: &Cache,
-        step: &mut dyn FnMut(&str),
+        events: &mut dyn Events,
     ) -> Result<Option<PathBuf>> {
         let userland = Userland {
-            filesystem: options.filesystem,
-            arch,
+            filesystem: target.options.filesystem,
+            arch: target.arch,
         };
-        userland.ensure(cache, step).map(Some)
+        userland.ensure(cache, events).map(Some)
     }
 
     fn task(&self, options: &Options) -> Task {
@@ -342,6 +342,7 @@ fn text_rows(comparison: &Comparison, report: &ProgramReport) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_kernel::Arch;
 
     #[test]
     fn commands_are_words() {

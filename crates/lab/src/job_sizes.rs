@@ -8,6 +8,7 @@ use crate::image::Image;
 use crate::job::{Job, Options};
 use crate::job_exec::{self, exec_options};
 use crate::results::{Comparison, Run};
+use crate::run::Target;
 use crate::table::Row;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use wideleaf_bench::report::ExecReport;
 use wideleaf_bench::size::short;
 use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{Outcome, Task};
-use wideleaf_kernel::{Arch, PageSize};
+use wideleaf_kernel::{Event, Events, PageSize};
 
 /// 64K to 512M, each twice the one before.
 pub const SIZES: [u64; 14] = {
@@ -94,17 +95,17 @@ impl Job for ExecSizes {
 
     fn disk(
         &self,
-        options: &Options,
-        arch: Arch,
+        target: &Target,
         cache: &Cache,
-        step: &mut dyn FnMut(&str),
+        events: &mut dyn Events,
     ) -> Result<Option<PathBuf>> {
         let image = Image {
-            filesystem: options.filesystem,
-            arch,
-            sizes: options.sizes.clone(),
+            filesystem: target.options.filesystem,
+            arch: target.arch,
+            sizes: target.options.sizes.clone(),
         };
-        image.ensure(cache, step).map(Some)
+        let mut step = |text: &str| events.event(Event::Step(text));
+        image.ensure(cache, &mut step).map(Some)
     }
 
     fn task(&self, options: &Options) -> Task {
@@ -189,6 +190,7 @@ fn reports(outcome: &Outcome) -> &[ExecReport] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_kernel::Arch;
 
     #[test]
     fn the_issues_sizes() {

@@ -7,6 +7,7 @@ use crate::image::Image;
 use crate::job::{Job, MOUNT_POINT, Options};
 use crate::job_exec::{guest_phase, no_large_folios};
 use crate::results::{Comparison, Run};
+use crate::run::Target;
 use crate::table::Row;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use wideleaf_bench::size::{long, short};
 use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{Outcome, SparseOptions, SparseReport, Task};
 use wideleaf_guest::sparse::pattern;
-use wideleaf_kernel::{Arch, PageSize};
+use wideleaf_kernel::{Event, Events, PageSize};
 
 /// 128M of text: that of a large program.
 pub const SIZE: u64 = 128 << 20;
@@ -99,17 +100,17 @@ impl Job for Sparse {
 
     fn disk(
         &self,
-        options: &Options,
-        arch: Arch,
+        target: &Target,
         cache: &Cache,
-        step: &mut dyn FnMut(&str),
+        events: &mut dyn Events,
     ) -> Result<Option<PathBuf>> {
         let image = Image {
-            filesystem: options.filesystem,
-            arch,
-            sizes: vec![options.size],
+            filesystem: target.options.filesystem,
+            arch: target.arch,
+            sizes: vec![target.options.size],
         };
-        image.ensure(cache, step).map(Some)
+        let mut step = |text: &str| events.event(Event::Step(text));
+        image.ensure(cache, &mut step).map(Some)
     }
 
     fn task(&self, options: &Options) -> Task {
@@ -205,6 +206,7 @@ fn amplification(report: &SparseReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_kernel::Arch;
 
     #[test]
     fn the_issues_touches() {

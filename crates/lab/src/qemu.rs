@@ -18,8 +18,10 @@ pub struct Guest<'a> {
     pub kernel: &'a Path,
     /// The initramfs.
     pub initramfs: &'a Path,
-    /// The read-only disk, if the job needs one.
+    /// The disk, if the job needs one.
     pub disk: Option<&'a Path>,
+    /// Whether the guest may write to the disk; what it wrote is thrown away.
+    pub writable: bool,
     /// Guest memory in bytes.
     pub memory: u64,
     /// The file that becomes guest memory; QEMU creates it.
@@ -79,8 +81,11 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     // a slow host means more timer interrupts, hence other counts. With the
     // plugin the disk takes none of it. Without, and while the guest sleeps,
     // time is the host's; if it jumped to the next timer (sleep=off) instead,
-    // every wait would take until the next timeout.
-    args.plain("-icount shift=0,sleep=on");
+    // every wait would take until the next timeout. Where nothing is
+    // counted, it would only make all that goes by time take longer.
+    if guest.plugin.is_some() {
+        args.plain("-icount shift=0,sleep=on");
+    }
     args.plain("-m").push(format!("{}", guest.memory >> 20));
     let size = guest.memory;
     args.option(
@@ -99,9 +104,13 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
         "virtserialport,chardev=answers,name={ANSWERS_PORT}"
     ));
     if let Some(disk) = guest.disk {
+        let kind = match guest.writable {
+            true => "snapshot=on",
+            false => "readonly=on",
+        };
         args.option(
             "-drive",
-            "id=disk,if=none,format=raw,readonly=on,file.locking=off,file=",
+            &format!("id=disk,if=none,format=raw,{kind},file.locking=off,file="),
             disk,
         );
         args.plain("-device virtio-blk-device,drive=disk,serial=wideleaf");
@@ -176,20 +185,32 @@ fn escape(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn joined(arch: Arch, disk: Option<&Path>, plugin: Option<Plugin<'_>>) -> String {
-        let guest = Guest {
+    fn guest(arch: Arch) -> Guest<'static> {
+        Guest {
             arch,
             kernel: Path::new("/k/Image"),
             initramfs: Path::new("/s/initramfs"),
-            disk,
+            disk: None,
+            writable: false,
             memory: 2 << 30,
             ram: Path::new("/s/a,b/ram"),
             answers: Path::new("/s/answers"),
             console: Path::new("/s/console"),
             parameters: "quiet",
+            plugin: None,
+        }
+    }
+
+    fn joined(arch: Arch, disk: Option<&Path>, plugin: Option<Plugin<'_>>) -> String {
+        line(&Guest {
+            disk,
             plugin,
-        };
-        let args = arguments(&guest);
+            ..guest(arch)
+        })
+    }
+
+    fn line(guest: &Guest<'_>) -> String {
+        let args = arguments(guest);
         let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         args.join(" ")
     }
@@ -212,6 +233,20 @@ mod tests {
         let args = joined(Arch::X86_64, Some(Path::new("/c/disk.img")), None);
         assert!(args.contains("readonly=on"), "{args}");
         assert!(args.contains("file=/c/disk.img"), "{args}");
+    }
+
+    #[test]
+    fn what_a_guest_writes_is_thrown_away() {
+        let disk = Guest {
+            disk: Some(Path::new("/c/disk.img")),
+            writable: true,
+            ..guest(Arch::Arm64)
+        };
+        let args = line(&disk);
+        assert!(
+            args.contains("snapshot=on") && !args.contains("readonly"),
+            "{args}"
+        );
     }
 
     #[test]

@@ -181,11 +181,8 @@ impl Lab<'_> {
     }
 
     fn disk(&self, target: &Target) -> Result<Option<PathBuf>> {
-        let Target {
-            job, arch, options, ..
-        } = target;
-        let mut step = |text: &str| self.observer.event(Event::Step(text));
-        job.disk(options, *arch, self.cache, &mut step)
+        let mut relay = |event: wideleaf_kernel::Event<'_>| self.relay(event);
+        target.job.disk(target, self.cache, &mut relay)
     }
 
     fn ready(&self, target: &Target) -> Result<Vec<Ready>> {
@@ -340,6 +337,7 @@ impl Bench<'_> {
             kernel: &kernel.info.image,
             initramfs: &archive,
             disk: self.disk,
+            writable: job.writes_disk(),
             memory: job.memory(options),
             ram: &ram,
             answers: &answers,

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
 use wideleaf_kernel::packages::Packages;
-use wideleaf_kernel::{Arch, Event};
+use wideleaf_kernel::{Arch, Event, Events};
 
 /// What is wanted of Debian; apt adds what these depend on.
 const PACKAGES: &[&str] = &[
@@ -116,20 +116,15 @@ impl Userland {
         Makers::find(self).map(drop)
     }
 
-    /// Finds the image in the cache or makes it; `step` is told when work
+    /// Finds the image in the cache or makes it; `events` are told when work
     /// begins that takes a while.
     ///
     /// # Errors
     ///
     /// If packages cannot be had, or a program that makes the image fails.
-    pub fn ensure(&self, cache: &Cache, step: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    pub fn ensure(&self, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
         let makers = Makers::find(self)?;
-        let mut relay = |event: Event<'_>| {
-            if let Event::Step(text) | Event::Waiting(text) | Event::Note(text) = event {
-                step(text);
-            }
-        };
-        let packages = Packages::ensure(self.arch, PACKAGES, cache, &mut relay)?;
+        let packages = Packages::ensure(self.arch, PACKAGES, cache, events)?;
         let key = self.key(&packages, &makers)?;
         let entry = cache.get_or_build(
             KIND,
@@ -137,12 +132,12 @@ impl Userland {
             || (),
             |dir| {
                 cache.require_space(1 << 30, "a user land")?;
-                step(&format!(
+                events.event(Event::Step(&format!(
                     "making a disk: {} packages of Debian for {} on {}",
                     packages.names().len(),
                     self.arch,
                     self.filesystem.title()
-                ));
+                )));
                 self.make(&packages, &makers, cache.root(), &dir.join("disk.img"))
             },
         )?;
@@ -182,7 +177,7 @@ impl Userland {
         for archive in ["libcrypto.a", "libssl.a"] {
             fs::remove_file(builder.libraries.join(archive))?;
         }
-        image::of_folder(self.filesystem, &makers.mkfs, &root, &scratch, out)
+        image::of_folder(self.filesystem, &makers.mkfs, &root, 0, &scratch, out)
     }
 }
 

@@ -29,13 +29,14 @@ const USAGE: u8 = 2;
 
 const EXAMPLES: &str = "\
 Jobs:
-  exec        a large executable file of return stubs, called cold and at random
-  exec-sizes  the same at mapping sizes from 64K to 512M
-  sparse      text of which 1 to 100 % is executed
-  program     perl, python, openssl of Debian under ld.so, a library under musl's
-  entropy     where programs and libraries come to lie over 1000 loads
-  kunit       the patched kernel's own KUnit suites
-  boot        whether the kernels boot to user space and power off
+  exec          a large executable file of return stubs, called cold and at random
+  exec-sizes    the same at mapping sizes from 64K to 512M
+  sparse        text of which 1 to 100 % is executed
+  program       perl, python, openssl of Debian under ld.so, a library under musl's
+  entropy       where programs and libraries come to lie over 1000 loads
+  mm-selftests  the base's own selftests/mm: which tests do not end the same way
+  kunit         the patched kernel's own KUnit suites
+  boot          whether the kernels boot to user space and power off
 
 Variants:       pristine, patched; fixed-contpte on arm64: text is read by the
                 constant order of the contpte leaf, without a policy
@@ -166,6 +167,24 @@ struct Run {
     /// Seconds that one guest may take [default: 600 for exec]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
+    /// Categories of the job mm-selftests, as the base's run_vmtests.sh has
+    /// them: 'mmap mremap thp' [default: all]
+    #[arg(
+        long,
+        value_name = "CATEGORIES",
+        default_value = "",
+        hide_default_value = true
+    )]
+    tests: String,
+    /// Programs of the job mm-selftests that are not run, because they take too
+    /// long: 'cow transhuge-stress' [default: none]
+    #[arg(
+        long,
+        value_name = "PROGRAMS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    without: String,
     /// Keep each boot's console, answers and counts in this folder
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -350,6 +369,8 @@ impl Run {
                 )
             })?,
             profile: profile.into(),
+            tests: self.tests.clone(),
+            without: self.without.clone(),
             parameters: self.append.clone(),
             time_limit_s: self.timeout.unwrap_or(usual.time_limit_s),
         })
@@ -401,7 +422,11 @@ impl Run {
     fn conclude(&self, comparisons: Vec<Comparison>, screen: &Screen) -> Result<ExitCode> {
         let verdicts: Vec<Verdict> = comparisons
             .iter()
-            .flat_map(|comparison| self.expect.iter().map(|expect| expect.judge(comparison)))
+            .flat_map(|comparison| {
+                let own = comparison.job().map(|job| job.verdicts(comparison));
+                let asked = self.expect.iter().map(|expect| expect.judge(comparison));
+                own.into_iter().flatten().chain(asked)
+            })
             .collect();
         let passed = verdicts.iter().all(|verdict| verdict.passed);
         if !self.json_to_stdout() && !verdicts.is_empty() {

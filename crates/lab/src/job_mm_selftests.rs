@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The base's own selftests/mm, by their own runner.
+
+use crate::expect::Verdict;
+use crate::figures::Figures;
+use crate::image::{self, Filesystem};
+use crate::job::{Job, MOUNT_POINT, Options};
+use crate::results::{Comparison, Run};
+use crate::run::Target;
+use crate::scratch::Scratch;
+use crate::selftests::{Ending, deviations, ending, report};
+use crate::table::Row;
+use crate::tools;
+use anyhow::{Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use wideleaf_cache::{Cache, Key};
+use wideleaf_guest::protocol::{Outcome, SelftestOptions, SelftestReport, Task};
+use wideleaf_kernel::{Event, Events, selftests};
+
+/// The cache's kind of entry that holds the disk.
+const KIND: &str = "selftests-disk";
+
+/// Part of its key: to be raised when the same inputs give another image.
+const LAYOUT: &str = "1";
+
+/// Seconds of the guest's clock that one program may take.
+const TEST_LIMIT_S: u32 = 180;
+
+/// Folders on the disk.
+const TESTS: &str = "mm";
+const XFS: &str = "xfs";
+
+/// Room on the disk for what the tests write.
+const ROOM: u64 = 2 << 30;
+
+/// In the table's order. Only a program is killed, not a test of it.
+const ENDINGS: [Ending; 4] = [
+    Ending::Passed,
+    Ending::Failed,
+    Ending::Skipped,
+    Ending::Killed,
+];
+
+/// The job.
+#[derive(Debug)]
+pub struct MmSelftests;
+
+impl Job for MmSelftests {
+    fn name(&self) -> String {
+        "mm-selftests".into()
+    }
+
+    fn about(&self) -> &'static str {
+        "the base's own tools/testing/selftests/mm: which tests do not end the same way"
+    }
+
+    fn fragments(&self) -> &'static [&'static str] {
+        &["selftests"]
+    }
+
+    fn time_limit_s(&self) -> u32 {
+        3 * 3600
+    }
+
+    /// Tests of huge pages skip if they get none: with 64K pages one has 512M.
+    fn memory(&self, _: &Options) -> u64 {
+        4 << 30
+    }
+
+    fn require_tools(&self, _: &Options) -> Result<()> {
+        Filesystem::Xfs.mkfs().map(drop)
+    }
+
+    fn has_disk(&self) -> bool {
+        true
+    }
+
+    fn writes_disk(&self) -> bool {
+        true
+    }
+
+    fn disk(
+        &self,
+        target: &Target,
+        cache: &Cache,
+        events: &mut dyn Events,
+    ) -> Result<Option<PathBuf>> {
+        let tests = selftests::ensure(target.base, None, target.arch, cache, events)?;
+        disk_with(tests.dir(), cache, events).map(Some)
+    }
+
+    fn task(&self, options: &Options) -> Task {
+        let disk = Path::new(MOUNT_POINT);
+        Task::MmSelftests(SelftestOptions {
+            tests: disk.join(TESTS),
+            xfs: disk.join(XFS),
+            categories: options.tests.clone(),
+            left_out: left_out(options).map(Into::into).collect(),
+            test_limit_s: TEST_LIMIT_S,
+        })
+    }
+
+    fn judge(&self, outcome: &Outcome) -> Result<()> {
+        let passed = |report: &SelftestReport| {
+            let mut endings = report.programs.iter().map(ending);
+            endings.any(|ending| ending == Ending::Passed)
+        };
+        if !report(outcome).is_some_and(passed) {
+            bail!("no test passed: something is wrong with the guest");
+        }
+        Ok(())
+    }
+
+    fn verdicts(&self, comparison: &Comparison) -> Vec<Verdict> {
+        if comparison.variants().len() < 2 {
+            return Vec::new();
+        }
+        let Comparison {
+            base,
+            arch,
+            page_size,
+            ..
+        } = comparison;
+        let differences = deviations(&comparison.runs).differences.len();
+        vec![Verdict {
+            expectation: "no test differs".into(),
+            comparison: format!("{base} {arch} {page_size}"),
+            measured: Some(differences as f64),
+            passed: differences == 0,
+        }]
+    }
+
+    fn figures(&self, run: &Run, figures: &mut Figures) {
+        let Some(report) = report(&run.outcome) else {
+            return;
+        };
+        let programs = report.programs.iter().map(ending);
+        count(figures, "programs", programs);
+        let tests = report.programs.iter().flat_map(|program| &program.tests);
+        count(figures, "tests", tests.map(|test| test.status.into()));
+    }
+
+    fn is_headline(&self, figure: &str) -> bool {
+        figure.starts_with("selftests.programs.")
+    }
+
+    fn title(&self, _: &Comparison) -> String {
+        "selftests/mm:".into()
+    }
+
+    fn rows(&self, comparison: &Comparison) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (section, endings) in [("programs", &ENDINGS[..]), ("tests", &ENDINGS[..3])] {
+            for ending in endings {
+                let figure = format!("selftests.{section}.{ending}");
+                let label = ending.to_string();
+                rows.push(Row::figures(comparison, section, &label, &[&figure]));
+            }
+        }
+        rows
+    }
+
+    fn notes(&self, comparison: &Comparison) -> Vec<String> {
+        let found = deviations(&comparison.runs);
+        let differs = found.differences.iter().map(|d| format!("  differs: {d}"));
+        let flaky = found.flaky.iter().map(|d| format!("  flaky: {d}"));
+        let left_out = left_out(&comparison.options).map(|name| format!("  left out: {name}"));
+        differs.chain(flaky).chain(left_out).collect()
+    }
+}
+
+/// The programs that are not to run.
+fn left_out(options: &Options) -> impl Iterator<Item = &str> {
+    options.without.split_whitespace()
+}
+
+/// An XFS with the tests, and a folder for what they write.
+fn disk_with(tests: &Path, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
+    let mkfs = Filesystem::Xfs.mkfs()?;
+    let version = tools::output(&mkfs, &["-V"])?;
+    let key = Key::new()
+        .field("layout", LAYOUT)
+        .field("mkfs", version.trim())
+        // An entry's folder has the name of its content.
+        .field("tests", tests.to_string_lossy());
+    let entry = cache.get_or_build(
+        KIND,
+        &key,
+        || (),
+        |dir| {
+            // The room is a hole in the file.
+            cache.require_space(1 << 30, "a disk image")?;
+            events.event(Event::Step("making a disk: the base's selftests on XFS"));
+            let scratch = Scratch::new(cache.root())?;
+            let root = scratch.join("root");
+            fs::create_dir_all(root.join(XFS))?;
+            fs::create_dir(root.join(TESTS))?;
+            for file in fs::read_dir(tests)? {
+                let file = file?;
+                fs::hard_link(file.path(), root.join(TESTS).join(file.file_name()))?;
+            }
+            let out = dir.join("disk.img");
+            image::of_folder(Filesystem::Xfs, &mkfs, &root, ROOM, &scratch, &out)
+        },
+    )?;
+    Ok(entry.path("disk.img"))
+}
+
+/// How many ended how, as `selftests.<what>.<ending>`.
+fn count(figures: &mut Figures, what: &str, endings: impl Iterator<Item = Ending>) {
+    let name = |ending| format!("selftests.{what}.{ending}");
+    for ending in ENDINGS {
+        figures.insert(name(ending), 0);
+    }
+    for ending in endings {
+        *figures.entry(name(ending)).or_default() += 1;
+    }
+}
