@@ -511,7 +511,7 @@ pub struct SelftestProgram {
     pub reason: String,
     /// The tests in it, if it tells of them.
     pub tests: Vec<KunitTest>,
-    /// The end of its output if it failed, else empty.
+    /// The end of its output if it did not pass, else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub log: String,
 }

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 const RUNNER: &str = "./run_vmtests.sh";
 
-/// Lines of a failed program's output that are kept.
-const LOG_LINES: usize = 60;
+/// Lines of a program's output that are kept if it did not pass.
+const LOG_LINES: usize = 200;
 
 /// Runs them to the end.
 pub fn run(options: &SelftestOptions, port: &Port) -> Result<SelftestReport> {
@@ -183,10 +183,29 @@ fn process(pid: u32, stat: &str) -> Option<Process> {
     })
 }
 
+/// A result as khugepaged, which does not speak TAP, writes it: what it did, and in colour how
+/// that went.
+fn coloured(group: &str, line: &str) -> Option<KunitTest> {
+    let (name, rest) = line.split_once(" \x1b[")?;
+    let status = match rest.get(..3)? {
+        "31m" => KunitStatus::Fail,
+        "32m" => KunitStatus::Pass,
+        "33m" => KunitStatus::Skip,
+        _ => return None,
+    };
+    Some(KunitTest {
+        name: format!("{group}: {}", name.trim_end_matches('.')),
+        status,
+        reason: String::new(),
+    })
+}
+
 /// Understands the runner's output.
 #[derive(Default)]
 struct Reader {
     report: SelftestReport,
+    /// Of khugepaged's tests: `collapse_full (khugepaged:anon)`.
+    group: String,
     /// Of the program that runs: what it told of its tests, and its last lines.
     tests: Vec<KunitTest>,
     log: VecDeque<String>,
@@ -205,7 +224,11 @@ impl Reader {
             self.begun();
             return Some(command.to_owned());
         }
-        self.tests.extend(result_line(said));
+        if let Some(group) = said.strip_prefix("Run test: ") {
+            self.group = group.to_owned();
+        }
+        let result = result_line(said).or_else(|| coloured(&self.group, said));
+        self.tests.extend(result);
         if self.log.len() == LOG_LINES {
             self.log.pop_front();
         }
@@ -216,6 +239,7 @@ impl Reader {
     fn begun(&mut self) {
         self.tests.clear();
         self.log.clear();
+        self.group.clear();
         self.killed = None;
     }
 
@@ -225,16 +249,16 @@ impl Reader {
 
     fn ended(&mut self, result: KunitTest) {
         let lines: Vec<_> = self.log.drain(..).collect();
-        let failed = result.status == KunitStatus::Fail;
+        let passed = result.status == KunitStatus::Pass;
         self.report.programs.push(SelftestProgram {
             name: result.name,
             status: result.status,
             reason: self.killed.take().unwrap_or(result.reason),
             tests: std::mem::take(&mut self.tests),
-            log: if failed {
-                lines.join("\n")
-            } else {
+            log: if passed {
                 String::new()
+            } else {
+                lines.join("\n")
             },
         });
     }
@@ -298,6 +322,32 @@ ok 3 migration # SKIP
         assert_eq!(statuses, [Pass, Fail, Skip]);
         assert!(cow.log.starts_with("ok 1 Basic COW"), "{}", cow.log);
         assert_eq!(report.programs[0].log, "");
+    }
+
+    #[test]
+    fn khugepageds_tests_are_told_apart_by_their_group() {
+        let (_, report) = read(
+            "# running ./khugepaged
+# Run test: collapse_full (khugepaged:anon)
+# Allocate huge page on fault... \x1b[32mOK\x1b[0m
+# Run test: alloc_at_fault
+# Split huge PMD on MADV_DONTNEED... \x1b[31mFail\x1b[0m
+ok 1 khugepaged # SKIP
+",
+        );
+        use KunitStatus::{Fail, Pass};
+        let tests = &report.programs[0].tests;
+        let told: Vec<_> = tests.iter().map(|t| (t.name.as_str(), t.status)).collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    "collapse_full (khugepaged:anon): Allocate huge page on fault",
+                    Pass
+                ),
+                ("alloc_at_fault: Split huge PMD on MADV_DONTNEED", Fail),
+            ]
+        );
     }
 
     #[test]

@@ -93,10 +93,15 @@ pub fn ending(program: &SelftestProgram) -> Ending {
 
 /// What these runs do not agree on.
 pub fn deviations(runs: &[Run]) -> Deviations {
-    let results: Vec<_> = runs
+    let mut results: Vec<_> = runs
         .iter()
         .filter_map(|run| Some((run.variant, Results::of(report(&run.outcome)?))))
         .collect();
+    if let Some(((_, first), others)) = results.split_first_mut() {
+        others
+            .iter_mut()
+            .for_each(|(_, other)| other.name_as(first));
+    }
     let names: BTreeSet<&String> = results.iter().flat_map(|(_, r)| r.endings.keys()).collect();
     let mut found = Deviations::default();
     for test in names {
@@ -156,6 +161,27 @@ impl Results {
         free
     }
 
+    /// Takes over the other run's names of tests that put a figure of the run
+    /// in their name: `reaping a child with 2MB`.
+    fn name_as(&mut self, other: &Self) {
+        let unknown = |results: &Self, known: &Self| -> Vec<String> {
+            let names = results.endings.keys();
+            names
+                .filter(|n| !known.endings.contains_key(*n))
+                .cloned()
+                .collect()
+        };
+        let mut theirs = unknown(other, self);
+        for own in unknown(self, other) {
+            let Some(at) = theirs.iter().position(|n| same_but_for_figures(n, &own)) else {
+                continue;
+            };
+            if let Some(ending) = self.endings.remove(&own) {
+                self.endings.insert(theirs.remove(at), ending);
+            }
+        }
+    }
+
     fn ending(&self, test: &str) -> Option<Ending> {
         if let Some(ending) = self.endings.get(test) {
             return Some(*ending);
@@ -163,6 +189,16 @@ impl Results {
         let cut_off = self.killed.iter().any(|program| test.starts_with(program));
         (!cut_off).then_some(Ending::Absent)
     }
+}
+
+fn same_but_for_figures(one: &str, other: &str) -> bool {
+    let words = |name: &str| -> Vec<String> {
+        name.split(|c: char| c.is_ascii_digit())
+            .filter(|word| !word.is_empty())
+            .map(String::from)
+            .collect()
+    };
+    words(one) == words(other)
 }
 
 #[cfg(test)]
@@ -266,6 +302,25 @@ pub(crate) mod tests {
             run_of(Variant::Patched, "cow failed\n  fork passed\n  pin passed"),
         ];
         assert_eq!(deviations(&ended).differences.len(), 1);
+    }
+
+    #[test]
+    fn a_figure_in_a_name_is_no_difference() {
+        let pristine = "k passed\n  4K move passed\n  used 9MB passed";
+        let same = "k passed\n  4K move passed\n  used 12MB passed";
+        let worse = "k passed\n  4K move passed\n  used 12MB failed";
+        let against = |patched| {
+            let runs = [
+                run_of(Variant::Pristine, pristine),
+                run_of(Variant::Patched, patched),
+            ];
+            texts(&deviations(&runs).differences)
+        };
+        assert_eq!(against(same), Vec::<String>::new());
+        assert_eq!(
+            against(worse),
+            ["k: used 9MB: pristine passed, patched failed"]
+        );
     }
 
     #[test]
