@@ -247,8 +247,14 @@ impl Reader {
         self.killed = Some(format!("killed after {} s", limit.as_secs()));
     }
 
-    fn ended(&mut self, result: KunitTest) {
+    fn ended(&mut self, mut result: KunitTest) {
         let lines: Vec<_> = self.log.drain(..).collect();
+        let failed = |test: &KunitTest| test.status == KunitStatus::Fail;
+        // khugepaged exits with the number of its failures, and 4 means that it was skipped.
+        if result.status == KunitStatus::Skip && self.tests.iter().any(failed) {
+            result.status = KunitStatus::Fail;
+            result.reason = "exit=4".to_owned();
+        }
         let passed = result.status == KunitStatus::Pass;
         self.report.programs.push(SelftestProgram {
             name: result.name,
@@ -336,6 +342,7 @@ ok 1 khugepaged # SKIP
 ",
         );
         use KunitStatus::{Fail, Pass};
+        assert_eq!(report.programs[0].status, Fail);
         let tests = &report.programs[0].tests;
         let told: Vec<_> = tests.iter().map(|t| (t.name.as_str(), t.status)).collect();
         assert_eq!(
