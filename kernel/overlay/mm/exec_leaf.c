@@ -39,8 +39,9 @@ unsigned int __weak exec_leaf_arch_order(void)
  * space randomisation loses outweigh the entries saved.
  *
  * Return: order of the leaf, or 0 if @vma is none of our business: not text,
- * text that is to be read sequentially, not of a file, or of a file whose
- * folios cannot be as large as a leaf; or if the policy is switched off.
+ * text that is to be read sequentially, not of a file, of a file whose folios
+ * cannot be as large as a leaf, or too small or ill placed to hold one; or if
+ * the policy is switched off.
  */
 unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 {
@@ -56,7 +57,7 @@ unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 		return 0;
 	if (order > mapping_max_folio_order(vma->vm_file->f_mapping))
 		return 0;
-	return order;
+	return leaf_policy_helps(vma) ? order : 0;
 }
 
 /**
@@ -135,6 +136,11 @@ pgoff_t exec_leaf_read_end(const struct vm_fault *vmf)
  * @from_pte: index of the first page-table entry to map
  * @to_pte: index of the last one
  *
+ * To what the read for this fault brought, and to whole leaves where a leaf is
+ * entries that are set together. A PMD is none: ->map_pages() sets it if there
+ * is a folio for it, and else looking through all its pages at each fault
+ * would find those mapped that earlier faults have mapped.
+ *
  * Leaves both alone if the mapping is not one of ours.
  */
 void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
@@ -142,11 +148,14 @@ void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
 {
 	unsigned int order = exec_leaf_order(vmf->vma);
 	struct exec_leaf_block block;
+	pgoff_t from, to;
 
 	if (!order)
 		return;
 
-	block = exec_leaf_block(vmf, order);
+	block = exec_leaf_block(vmf, order < PMD_ORDER ? order : 0);
 	exec_leaf_ptes(&block, pte_index(vmf->address), exec_leaf_read_end(vmf),
-		       from_pte, to_pte);
+		       &from, &to);
+	*from_pte = min(*from_pte, from);
+	*to_pte = max(*to_pte, to);
 }

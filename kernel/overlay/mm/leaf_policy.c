@@ -323,21 +323,41 @@ static void leaf_read_none(const struct leaf_read *read, u32 rule,
 }
 
 /* Whether any wide leaf can ever map a part of the mapping; traces why not. */
-static int leaf_usable(const struct leaf_read *read, const struct leaf_plan *plan,
+static int leaf_usable(const struct leaf_ground *ground,
+		       const struct leaf_range *range, u64 displacement,
 		       struct leaf_trace *trace)
 {
-	const struct leaf_table *table = read->ground.table;
+	const struct leaf_table *table = ground->table;
 	u32 i, rule;
 
 	for (i = table->nr - 1; i; i--) {
-		rule = leaf_refuse_mapping(&read->ground, &plan->range,
-					   read->start - read->offset,
+		rule = leaf_refuse_mapping(ground, range, displacement,
 					   table->sizes[i].shift);
 		if (rule == LEAF_RULE_NR)
 			return 1;
 		leaf_try(trace, table->sizes[i].shift, rule);
 	}
 	return 0;
+}
+
+/**
+ * leaf_helps - can a wide leaf ever map a part of a mapping?
+ * @ground: what the policy rests on
+ * @start: address of the mapping
+ * @length: bytes mapped
+ * @offset: file offset of @start
+ *
+ * Return: 0 if not: whatever is read for such a mapping, its text stays in
+ * pages, and the caller does best what it would do without the policy.
+ */
+int leaf_helps(const struct leaf_ground *ground, u64 start, u64 length,
+	       u64 offset)
+{
+	struct leaf_trace trace = { };
+	struct leaf_range range;
+
+	return leaf_clamp(ground, offset, length, &range) &&
+	       leaf_usable(ground, &range, start - offset, &trace);
 }
 
 /* The widest leaf for this fault, narrower ones tried in turn. */
@@ -389,7 +409,8 @@ void leaf_read_decide(const struct leaf_read *read,
 		leaf_read_none(read, LEAF_RULE_NO_RANGE, answer);
 		return;
 	}
-	if (!leaf_usable(read, &plan, &answer->trace)) {
+	if (!leaf_usable(&read->ground, &plan.range, read->start - read->offset,
+			 &answer->trace)) {
 		answer->rule = LEAF_RULE_PAGE;
 		answer->history = read->history;
 		leaf_try(&answer->trace, answer->leaf, answer->rule);

@@ -121,11 +121,17 @@ static inline void exec_leaf_map_range(const struct vm_fault *vmf,
 
 #ifdef CONFIG_LEAF_READ
 
+bool leaf_policy_helps(const struct vm_area_struct *vma);
 void leaf_map_neighbours(const struct vm_fault *vmf);
 unsigned int leaf_neighbours(const struct exec_leaf_block *block,
 			     unsigned int pmd_off, pgoff_t read_end);
 
 #else
+
+static inline bool leaf_policy_helps(const struct vm_area_struct *vma)
+{
+	return true;
+}
 
 static inline void leaf_map_neighbours(const struct vm_fault *vmf)
 {

@@ -257,6 +257,8 @@ struct leaf_segment {
 
 void leaf_read_decide(const struct leaf_read *read,
 		      struct leaf_read_answer *answer);
+int leaf_helps(const struct leaf_ground *ground, u64 start, u64 length,
+	       u64 offset);
 void leaf_align_decide(const struct leaf_align *align,
 		       struct leaf_align_answer *answer);
 void leaf_align_elf(const struct leaf_align *align,

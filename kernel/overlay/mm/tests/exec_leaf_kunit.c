@@ -99,6 +99,8 @@ static struct text *make_text(struct kunit *test)
 	t->vma.vm_file = &t->file;
 	mapping_set_large_folios(&t->mapping);
 	vm_flags_init(&t->vma, VM_READ | VM_EXEC);
+	t->vma.vm_start = SZ_4M;
+	t->vma.vm_end = SZ_8M;
 	return t;
 }
 
@@ -148,6 +150,51 @@ static void file_order_is_respected(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), order);
 }
 
+/* A mapping that holds no whole leaf gains nothing from us. */
+static void mapping_must_hold_a_leaf(struct kunit *test)
+{
+	struct text *t = make_text(test);
+	unsigned int order = exec_leaf_machine_order();
+
+	if (!IS_ENABLED(CONFIG_LEAF_READ))
+		kunit_skip(test, "without the policy, all text is read by the leaf");
+	t->vma.vm_end = t->vma.vm_start + (PAGE_SIZE << order);
+	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), order);
+	t->vma.vm_end -= PAGE_SIZE;
+	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
+
+	/* Long enough, but not congruent */
+	t->vma.vm_end = SZ_8M;
+	t->vma.vm_pgoff = 1;
+	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
+}
+
+/* Entries that make a leaf are set together; a PMD has none to set. */
+static void fault_around_takes_whole_leaves(struct kunit *test)
+{
+	struct text *t = make_text(test);
+	unsigned int order = exec_leaf_order(&t->vma);
+	struct vm_fault vmf = {
+		.vma = &t->vma,
+		.address = t->vma.vm_start + 40 * PAGE_SIZE,
+		.pgoff = 40,
+	};
+	pgoff_t own = pte_index(vmf.address), from = own, to = own;
+
+	exec_leaf_map_range(&vmf, &from, &to);
+	if (order == PMD_ORDER)
+		order = 0;
+	KUNIT_EXPECT_EQ(test, from, round_down(own, 1UL << order));
+	KUNIT_EXPECT_EQ(test, to, from + (1UL << order) - 1);
+
+	/* What fault-around would map anyway it still maps. */
+	from = own - 8;
+	to = own + 7;
+	exec_leaf_map_range(&vmf, &from, &to);
+	KUNIT_EXPECT_LE(test, from, own - 8);
+	KUNIT_EXPECT_GE(test, to, own + 7);
+}
+
 static struct kunit_case exec_leaf_cases[] = {
 	KUNIT_CASE(fault_maps_the_leaf),
 	KUNIT_CASE(fault_maps_what_it_read),
@@ -155,6 +202,8 @@ static struct kunit_case exec_leaf_cases[] = {
 	KUNIT_CASE(text_gets_the_leaf),
 	KUNIT_CASE(others_get_none),
 	KUNIT_CASE(file_order_is_respected),
+	KUNIT_CASE(mapping_must_hold_a_leaf),
+	KUNIT_CASE(fault_around_takes_whole_leaves),
 	{}
 };
 
