@@ -159,3 +159,21 @@ void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
 	*from_pte = min(*from_pte, from);
 	*to_pte = max(*to_pte, to);
 }
+
+/**
+ * exec_leaf_around - where read-around begins for a mapping that is not text
+ * @vmf: the fault
+ * @before: pages to read before the fault's
+ *
+ * Not before the VMA. What lies there in a program or library is text, and one
+ * page of it that is cached early keeps the block from ever being one folio:
+ * ld.so relocates data before it executes anything.
+ *
+ * Return: index of the first page to read.
+ */
+pgoff_t exec_leaf_around(const struct vm_fault *vmf, unsigned long before)
+{
+	pgoff_t start = vmf->pgoff - min(vmf->pgoff, before);
+
+	return leaf_policy_enabled() ? max(start, vmf->vma->vm_pgoff) : start;
+}

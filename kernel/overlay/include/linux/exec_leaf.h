@@ -9,7 +9,8 @@
 #define _LINUX_EXEC_LEAF_H
 
 #include <linux/math.h>
-#include <linux/mm_types.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
 
 struct file_ra_state;
 struct readahead_control;
@@ -88,6 +89,7 @@ void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
 struct exec_leaf_block exec_leaf_block(const struct vm_fault *vmf,
 				       unsigned int order);
 pgoff_t exec_leaf_read_end(const struct vm_fault *vmf);
+pgoff_t exec_leaf_around(const struct vm_fault *vmf, unsigned long before);
 
 /* The arithmetic behind them, for the tests */
 struct exec_leaf_span exec_leaf_span(const struct exec_leaf_block *block,
@@ -115,6 +117,12 @@ static inline bool exec_leaf_read(const struct vm_fault *vmf,
 static inline void exec_leaf_map_range(const struct vm_fault *vmf,
 				       pgoff_t *from_pte, pgoff_t *to_pte)
 {
+}
+
+static inline pgoff_t exec_leaf_around(const struct vm_fault *vmf,
+				       unsigned long before)
+{
+	return vmf->pgoff - min(vmf->pgoff, before);
 }
 
 #endif /* CONFIG_EXEC_LEAF */

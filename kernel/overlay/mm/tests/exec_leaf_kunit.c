@@ -195,6 +195,25 @@ static void fault_around_takes_whole_leaves(struct kunit *test)
 	KUNIT_EXPECT_GE(test, to, own + 7);
 }
 
+/* One page of text cached early would keep its block from being a leaf. */
+static void read_around_stays_in_its_mapping(struct kunit *test)
+{
+	struct text *t = make_text(test);
+	struct vm_fault vmf = {
+		.vma = &t->vma,
+		.address = t->vma.vm_start + PAGE_SIZE,
+		.pgoff = 65,
+	};
+
+	t->vma.vm_pgoff = 64;
+	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 16), 64UL);
+	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 1), 64UL);
+	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 0), 65UL);
+	t->vma.vm_pgoff = 0;
+	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 16), 49UL);
+	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 100), 0UL);
+}
+
 static struct kunit_case exec_leaf_cases[] = {
 	KUNIT_CASE(fault_maps_the_leaf),
 	KUNIT_CASE(fault_maps_what_it_read),
@@ -204,6 +223,7 @@ static struct kunit_case exec_leaf_cases[] = {
 	KUNIT_CASE(file_order_is_respected),
 	KUNIT_CASE(mapping_must_hold_a_leaf),
 	KUNIT_CASE(fault_around_takes_whole_leaves),
+	KUNIT_CASE(read_around_stays_in_its_mapping),
 	{}
 };
 
