@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The C core's declarations: `kernel/overlay/include/linux/leaf_policy.h`.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 
 pub const TABLE_MAX: usize = 8;
 
@@ -130,6 +130,7 @@ unsafe extern "C" {
         segment: *mut u32,
         answer: *mut AlignAnswer,
     ) -> *const c_char;
+    pub fn leaf_helps(ground: *const Ground, start: u64, length: u64, offset: u64) -> c_int;
     pub fn leaf_read_decide(read: *const Read, answer: *mut ReadAnswer);
     pub fn leaf_align_decide(align: *const Align, answer: *mut AlignAnswer);
     pub fn leaf_align_elf(

@@ -248,6 +248,13 @@ fn trace(trace: &ffi::Trace) -> Vec<Tried> {
         .collect()
 }
 
+/// Whether a wide leaf can ever map a part of the `length` bytes that are
+/// mapped at `start` from file offset `offset` on.
+pub fn helps(ground: &Ground, start: u64, length: u64, offset: u64) -> bool {
+    // SAFETY: `ground` lives until the call returns; its table is static.
+    unsafe { ffi::leaf_helps(&ground.ffi(), start, length, offset) != 0 }
+}
+
 /// Which folios to read for a fault.
 pub fn read(read: &Read) -> ReadAnswer {
     let query = ffi::Read {

@@ -323,15 +323,15 @@ static void leaf_read_none(const struct leaf_read *read, u32 rule,
 }
 
 /* Whether any wide leaf can ever map a part of the mapping; traces why not. */
-static int leaf_usable(const struct leaf_ground *ground,
-		       const struct leaf_range *range, u64 displacement,
-		       struct leaf_trace *trace)
+static int leaf_usable(const struct leaf_read *read,
+		       const struct leaf_plan *plan, struct leaf_trace *trace)
 {
-	const struct leaf_table *table = ground->table;
+	const struct leaf_table *table = read->ground.table;
 	u32 i, rule;
 
 	for (i = table->nr - 1; i; i--) {
-		rule = leaf_refuse_mapping(ground, range, displacement,
+		rule = leaf_refuse_mapping(&read->ground, &plan->range,
+					   read->start - read->offset,
 					   table->sizes[i].shift);
 		if (rule == LEAF_RULE_NR)
 			return 1;
@@ -347,17 +347,21 @@ static int leaf_usable(const struct leaf_ground *ground,
  * @length: bytes mapped
  * @offset: file offset of @start
  *
+ * Asked several times for each fault, so it looks at the narrowest wide leaf
+ * only: a mapping that holds a wider one holds that too.
+ *
  * Return: 0 if not: whatever is read for such a mapping, its text stays in
  * pages, and the caller does best what it would do without the policy.
  */
 int leaf_helps(const struct leaf_ground *ground, u64 start, u64 length,
 	       u64 offset)
 {
-	struct leaf_trace trace = { };
+	const struct leaf_table *table = ground->table;
 	struct leaf_range range;
 
-	return leaf_clamp(ground, offset, length, &range) &&
-	       leaf_usable(ground, &range, start - offset, &trace);
+	return table->nr > 1 && leaf_clamp(ground, offset, length, &range) &&
+	       leaf_refuse_mapping(ground, &range, start - offset,
+				   table->sizes[1].shift) == LEAF_RULE_NR;
 }
 
 /* The widest leaf for this fault, narrower ones tried in turn. */
@@ -409,8 +413,7 @@ void leaf_read_decide(const struct leaf_read *read,
 		leaf_read_none(read, LEAF_RULE_NO_RANGE, answer);
 		return;
 	}
-	if (!leaf_usable(&read->ground, &plan.range, read->start - read->offset,
-			 &answer->trace)) {
+	if (!leaf_usable(read, &plan, &answer->trace)) {
 		answer->rule = LEAF_RULE_PAGE;
 		answer->history = read->history;
 		leaf_try(&answer->trace, answer->leaf, answer->rule);
