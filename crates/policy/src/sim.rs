@@ -22,10 +22,10 @@ pub enum Variant {
     Pristine73,
     /// Linux 7.3 with the exec order set to 2M, whatever the fault.
     Fixed2M,
-    /// The policy core.
+    /// The policy core, if nothing could form 2M leaves by copying.
+    NoCollapse,
+    /// The policy core, as the series asks it.
     Policy,
-    /// The policy core, where 2M leaves can be formed by copying as well.
-    Collapse,
 }
 
 impl Variant {
@@ -34,8 +34,8 @@ impl Variant {
         Variant::Pristine612,
         Variant::Pristine73,
         Variant::Fixed2M,
+        Variant::NoCollapse,
         Variant::Policy,
-        Variant::Collapse,
     ];
 
     /// Name in tables.
@@ -44,8 +44,8 @@ impl Variant {
             Variant::Pristine612 => "6.12",
             Variant::Pristine73 => "7.3",
             Variant::Fixed2M => "fixed-2M",
+            Variant::NoCollapse => "no-collapse",
             Variant::Policy => "policy",
-            Variant::Collapse => "collapse",
         }
     }
 }
@@ -139,8 +139,8 @@ impl Machine {
                 Variant::Pristine612 => self.read_612(page),
                 Variant::Pristine73 => self.read_73(page, self.exec_order_73()),
                 Variant::Fixed2M => self.read_73(page, 21 - self.page_shift),
-                Variant::Policy => self.read_policy(page, 0),
-                Variant::Collapse => self.read_policy(page, WIDEST_SHIFT),
+                Variant::NoCollapse => self.read_policy(page, 0),
+                Variant::Policy => self.read_policy(page, WIDEST_SHIFT),
             }
         }
         self.map(page, present);
@@ -301,10 +301,10 @@ impl Machine {
         let mut range = match self.variant {
             // All that one read brought; a page that came otherwise, with its
             // neighbours.
-            Variant::Policy | Variant::Collapse if !present => {
+            Variant::NoCollapse | Variant::Policy if !present => {
                 self.last.0..self.last.0 + self.last.1
             }
-            Variant::Policy | Variant::Collapse | Variant::Fixed2M | Variant::Pristine73
+            Variant::NoCollapse | Variant::Policy | Variant::Fixed2M | Variant::Pristine73
                 if around == 1 =>
             {
                 folio(page)

@@ -7,10 +7,13 @@
  * when its task returns to user mode: before the next instruction there, and
  * on the account of the task that profits. A fault from user mode returns
  * there before the next one, so a task never has two requests.
+ *
+ * The folio is of the widest leaf, whether a PMD maps it or a run of entries.
  */
 #include <linux/exec_leaf.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/leaf_policy.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched.h>
@@ -18,6 +21,10 @@
 #include <linux/task_work.h>
 
 #include "internal.h"
+
+#define LEAF_BLOCK		BIT_ULL(LEAF_WIDEST_SHIFT)
+#define LEAF_BLOCK_PAGES	(LEAF_BLOCK >> PAGE_SHIFT)
+#define LEAF_BLOCK_ORDER	(LEAF_WIDEST_SHIFT - PAGE_SHIFT)
 
 /* A block of text to collapse: where it is mapped, and what it is of its file */
 struct leaf_request {
@@ -32,7 +39,7 @@ static void leaf_fill(const struct leaf_request *request)
 {
 	struct address_space *mapping = request->file->f_mapping;
 	struct file_ra_state *ra = &request->file->f_ra;
-	pgoff_t end = request->start + HPAGE_PMD_NR;
+	pgoff_t end = request->start + LEAF_BLOCK_PAGES;
 	unsigned long window = max(ra->ra_pages, 1U);
 	struct folio *folio;
 	pgoff_t index;
@@ -57,8 +64,26 @@ static bool leaf_still_mapped(const struct leaf_request *request,
 			      struct vm_area_struct *vma)
 {
 	return vma && vma->vm_file == request->file && exec_leaf_vma(vma) &&
-	       vma->vm_end - request->addr >= HPAGE_PMD_SIZE &&
+	       vma->vm_end - request->addr >= LEAF_BLOCK &&
 	       linear_page_index(vma, request->addr) == request->start;
+}
+
+/*
+ * The task that asked is about to execute the block, so it need not fault
+ * again. Others will, as they come to it, and so will this one if somebody
+ * changes its mappings right now.
+ */
+static void leaf_map_again(const struct leaf_request *request,
+			   struct mm_struct *mm)
+{
+	struct vm_area_struct *vma;
+
+	if (!mmap_read_trylock(mm))
+		return;
+	vma = vma_lookup(mm, request->addr);
+	if (leaf_still_mapped(request, vma))
+		leaf_map_block(vma, request->addr, LEAF_BLOCK_ORDER);
+	mmap_read_unlock(mm);
 }
 
 static void leaf_collapse_work(struct callback_head *work)
@@ -66,16 +91,13 @@ static void leaf_collapse_work(struct callback_head *work)
 	struct leaf_request *request =
 		container_of(work, struct leaf_request, work);
 	struct mm_struct *mm = current->mm;
-	struct vm_area_struct *vma;
 
 	/* A task that exits has none left. */
 	if (mm) {
 		leaf_fill(request);
-		mmap_read_lock(mm);
-		vma = vma_lookup(mm, request->addr);
-		if (leaf_still_mapped(request, vma))
-			leaf_collapse_block(vma, request->addr);
-		mmap_read_unlock(mm);
+		if (leaf_collapse_block(request->file, request->addr,
+					request->start, LEAF_BLOCK_ORDER))
+			leaf_map_again(request, mm);
 	}
 	fput(request->file);
 	kfree(request);
@@ -94,8 +116,8 @@ void leaf_collapse_later(const struct vm_fault *vmf)
 	if (!request)
 		return;
 	request->file = get_file(vmf->vma->vm_file);
-	request->addr = vmf->address & HPAGE_PMD_MASK;
-	request->start = round_down(vmf->pgoff, HPAGE_PMD_NR);
+	request->addr = round_down(vmf->address, LEAF_BLOCK);
+	request->start = round_down(vmf->pgoff, LEAF_BLOCK_PAGES);
 	init_task_work(&request->work, leaf_collapse_work);
 	if (!task_work_add(current, &request->work, TWA_RESUME))
 		return;

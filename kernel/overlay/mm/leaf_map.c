@@ -8,6 +8,10 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/pgtable.h>
+#include <linux/rcupdate.h>
+#include <linux/userfaultfd_k.h>
+
+#include "internal.h"
 
 /**
  * leaf_neighbours - how many PMDs behind a fault's own to map with it
@@ -74,4 +78,33 @@ void leaf_map_neighbours(const struct vm_fault *vmf)
 			     exec_leaf_read_end(vmf));
 	for (i = 1; i <= nr; i++)
 		leaf_map_neighbour(vmf, i);
+}
+
+/**
+ * leaf_map_block - map what the page cache holds of a block of text
+ * @vma: a mapping that contains the block, its mm's mmap_lock held
+ * @addr: start of the block, aligned to its size
+ * @order: order of the block, at most that of a PMD
+ *
+ * By a PMD if a folio of that size is there, else the entries that are not set
+ * in a page table that exists.
+ */
+void leaf_map_block(struct vm_area_struct *vma, unsigned long addr,
+		    unsigned int order)
+{
+	pgoff_t start = linear_page_index(vma, addr);
+	struct vm_fault vmf = {
+		.vma = vma,
+		.address = addr,
+		.real_address = addr,
+		.pgoff = start,
+		.flags = FAULT_FLAG_USER | FAULT_FLAG_INSTRUCTION,
+		.pmd = mm_find_pmd(vma->vm_mm, addr),
+	};
+
+	if (!vmf.pmd || uffd_disable_fault_around(vma))
+		return;
+	rcu_read_lock();
+	vma->vm_ops->map_pages(&vmf, start, start + (1UL << order) - 1);
+	rcu_read_unlock();
 }

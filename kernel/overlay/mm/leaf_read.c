@@ -98,12 +98,13 @@ static u64 leaf_look_ahead(struct address_space *mapping, pgoff_t pgoff,
 
 #ifdef CONFIG_LEAF_COLLAPSE
 /*
- * Blocks of a PMD can be collapsed, if the task that faults returns to user
- * mode next. Fill in how much of the fault's block is resident.
+ * A block can be collapsed if the task that faults returns to user mode next.
+ * Fill in how much of the fault's block is resident.
  */
 static void leaf_look_around(const struct vm_fault *vmf, struct leaf_read *read)
 {
-	pgoff_t start = round_down(vmf->pgoff, HPAGE_PMD_NR);
+	const unsigned long block = BIT_ULL(LEAF_WIDEST_SHIFT) >> PAGE_SHIFT;
+	pgoff_t start = round_down(vmf->pgoff, block);
 	XA_STATE(xas, &vmf->vma->vm_file->f_mapping->i_pages, start);
 	unsigned long nr = 0;
 	void *entry;
@@ -111,13 +112,13 @@ static void leaf_look_around(const struct vm_fault *vmf, struct leaf_read *read)
 	if (!(vmf->flags & FAULT_FLAG_USER))
 		return;
 	rcu_read_lock();
-	xas_for_each(&xas, entry, start + HPAGE_PMD_NR - 1) {
+	xas_for_each(&xas, entry, start + block - 1) {
 		if (!xas_retry(&xas, entry) && !xa_is_value(entry))
 			nr += 1UL << xas_get_order(&xas);
 	}
 	rcu_read_unlock();
 
-	read->collapse = HPAGE_PMD_SHIFT;
+	read->collapse = LEAF_WIDEST_SHIFT;
 	read->filled = (u64)nr << PAGE_SHIFT;
 }
 #else

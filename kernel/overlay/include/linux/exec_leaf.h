@@ -133,6 +133,8 @@ bool leaf_policy_helps(const struct vm_area_struct *vma);
 void leaf_map_neighbours(const struct vm_fault *vmf);
 unsigned int leaf_neighbours(const struct exec_leaf_block *block,
 			     unsigned int pmd_off, pgoff_t read_end);
+void leaf_map_block(struct vm_area_struct *vma, unsigned long addr,
+		    unsigned int order);
 
 #else
 
@@ -150,7 +152,8 @@ static inline void leaf_map_neighbours(const struct vm_fault *vmf)
 #ifdef CONFIG_LEAF_COLLAPSE
 
 void leaf_collapse_later(const struct vm_fault *vmf);
-int leaf_collapse_block(struct vm_area_struct *vma, unsigned long addr);
+bool leaf_collapse_block(struct file *file, unsigned long addr, pgoff_t start,
+			 unsigned int order);
 
 #else
 
