@@ -3,7 +3,7 @@
 //! randomisation.
 
 use crate::figures::Figures;
-use crate::job::{Job, MEMORY, MOUNT_POINT, Options};
+use crate::job::{Job, MOUNT_POINT, Options};
 use crate::job_program::owned;
 use crate::profiles;
 use crate::results::{Comparison, Run};
@@ -50,10 +50,6 @@ impl Job for Entropy {
 
     fn time_limit_s(&self) -> u32 {
         1200
-    }
-
-    fn memory(&self, _: &Options) -> u64 {
-        MEMORY
     }
 
     fn check(&self, options: &Options, page_size: PageSize) -> Result<(), String> {

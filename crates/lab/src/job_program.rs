@@ -2,7 +2,7 @@
 //! Real programs of a Debian user land, under the real loaders.
 
 use crate::figures::{self, Figures};
-use crate::job::{Job, MEMORY, MOUNT_POINT, Options};
+use crate::job::{Job, MOUNT_POINT, Options};
 use crate::job_exec;
 use crate::results::{Comparison, Run};
 use crate::run::Target;
@@ -105,10 +105,6 @@ impl Job for Programs {
 
     fn time_limit_s(&self) -> u32 {
         600
-    }
-
-    fn memory(&self, _: &Options) -> u64 {
-        MEMORY
     }
 
     fn check(&self, options: &Options, page_size: PageSize) -> Result<(), String> {
