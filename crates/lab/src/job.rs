@@ -6,11 +6,11 @@
 //! file, name it in [`JOBS`], and give the guest its task (`protocol::Task`
 //! and `Outcome`, dispatched in the guest's `task.rs`).
 
+use crate::disk::Contents;
 use crate::expect::Verdict;
 use crate::figures::Figures;
 use crate::image::Filesystem;
 use crate::results::{Comparison, Run};
-use crate::run::Target;
 use crate::table::Row;
 use crate::{
     job_boot, job_entropy, job_exec, job_fault, job_kunit, job_mm_selftests, job_program,
@@ -19,10 +19,8 @@ use crate::{
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
-use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{self, Disk, MemoryPressure, Outcome, Stride, Task};
-use wideleaf_kernel::{Arch, Events, PageSize, Variant};
+use wideleaf_kernel::{Arch, PageSize, Variant};
 
 /// Where the guest mounts its disk.
 pub const MOUNT_POINT: &str = "/mnt";
@@ -88,38 +86,9 @@ pub trait Job: fmt::Debug + Sync {
         Ok(())
     }
 
-    /// Looks whether the programs are there that its disk is made with.
-    ///
-    /// # Errors
-    ///
-    /// The first that is missing, with its package.
-    fn require_tools(&self, _options: &Options) -> Result<()> {
-        Ok(())
-    }
-
-    /// The image of its disk, made if it is not in the cache. A job with one
-    /// says so in [`Job::has_disk`] too.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be made.
-    fn disk(
-        &self,
-        _target: &Target,
-        _cache: &Cache,
-        _events: &mut dyn Events,
-    ) -> Result<Option<PathBuf>> {
-        Ok(None)
-    }
-
-    /// Whether the guest has to mount a disk.
-    fn has_disk(&self) -> bool {
-        false
-    }
-
-    /// Whether the guest writes to its disk; what it wrote is thrown away.
-    fn writes_disk(&self) -> bool {
-        false
+    /// What the disk holds that the guest mounts; `None`: it has none.
+    fn contents(&self, _options: &Options) -> Option<Contents> {
+        None
     }
 
     /// What the guest is asked to do.
@@ -304,9 +273,9 @@ impl Options {
             limit: self.memory_limit,
             free: self.free_memory,
         };
-        job_file.disk = job.has_disk().then(|| Disk {
+        job_file.disk = job.contents(self).map(|contents| Disk {
             mount_point: MOUNT_POINT.into(),
-            writable: job.writes_disk(),
+            writable: contents.is_written(),
             ..Disk::new(self.filesystem.name(), Some(self.read_ahead_kb))
         });
         job_file
@@ -344,7 +313,8 @@ mod tests {
     fn a_disk_is_mounted_where_there_is_one() {
         for job in JOBS {
             let options = Options::new(job, Arch::Arm64);
-            assert_eq!(options.protocol(job).disk.is_some(), job.has_disk());
+            let has_disk = job.contents(&options).is_some();
+            assert_eq!(options.protocol(job).disk.is_some(), has_disk);
         }
     }
 }

@@ -2,20 +2,18 @@
 //! Where programs and libraries come to lie: what alignment costs in
 //! randomisation.
 
+use crate::disk::Contents;
 use crate::figures::Figures;
 use crate::job::{Job, MOUNT_POINT, Options};
 use crate::job_program::owned;
 use crate::profiles;
 use crate::results::{Comparison, Run};
-use crate::run::Target;
 use crate::table::Row;
-use crate::userland::{TEXTS, Userland};
+use crate::userland::TEXTS;
 use anyhow::{Result, ensure};
-use std::path::PathBuf;
 use wideleaf_bench::size::short;
-use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{EntropyCase, Outcome, Spread, Task};
-use wideleaf_kernel::{Arch, Events, PageSize, Variant};
+use wideleaf_kernel::{Arch, PageSize, Variant};
 
 /// log2 of the widest alignment that the policy may give.
 const WIDEST_BIT: u32 = 21;
@@ -56,25 +54,8 @@ impl Job for Entropy {
         options.check_window(page_size)
     }
 
-    fn require_tools(&self, options: &Options) -> Result<()> {
-        options.filesystem.mkfs().map(drop)
-    }
-
-    fn has_disk(&self) -> bool {
-        true
-    }
-
-    fn disk(
-        &self,
-        target: &Target,
-        cache: &Cache,
-        events: &mut dyn Events,
-    ) -> Result<Option<PathBuf>> {
-        let userland = Userland {
-            filesystem: target.options.filesystem,
-            arch: target.arch,
-        };
-        userland.ensure(cache, events).map(Some)
+    fn contents(&self, _: &Options) -> Option<Contents> {
+        Some(Contents::Userland)
     }
 
     fn task(&self, options: &Options) -> Task {

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The exec benchmark: a large file of return stubs, called cold and at random.
 
+use crate::disk::Contents;
 use crate::figures::{self, Figures};
 use crate::image::Image;
 use crate::job::{Job, MOUNT_POINT, Options};
 use crate::results::{Comparison, Run};
-use crate::run::Target;
 use crate::table::Row;
-use anyhow::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use wideleaf_bench::report::{ExecReport, PhaseReport};
 use wideleaf_bench::size::{long, short};
-use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{COVERAGE_TEXT, ExecOptions, Outcome, Task};
-use wideleaf_kernel::{Event, Events, PageSize};
+use wideleaf_kernel::PageSize;
 
 /// The table's rows: section, label, figures. Several figures stand in one
 /// cell, with a slash between.
@@ -73,27 +71,8 @@ impl Job for Exec {
         options.check_window(page_size)
     }
 
-    fn require_tools(&self, options: &Options) -> Result<()> {
-        options.filesystem.mkfs().map(drop)
-    }
-
-    fn has_disk(&self) -> bool {
-        true
-    }
-
-    fn disk(
-        &self,
-        target: &Target,
-        cache: &Cache,
-        events: &mut dyn Events,
-    ) -> Result<Option<PathBuf>> {
-        let image = Image {
-            filesystem: target.options.filesystem,
-            arch: target.arch,
-            sizes: vec![target.options.size],
-        };
-        let mut step = |text: &str| events.event(Event::Step(text));
-        image.ensure(cache, &mut step).map(Some)
+    fn contents(&self, options: &Options) -> Option<Contents> {
+        Some(Contents::Stubs(vec![options.size]))
     }
 
     fn task(&self, options: &Options) -> Task {

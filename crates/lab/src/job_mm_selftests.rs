@@ -1,38 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The base's own selftests/mm, by their own runner.
 
+use crate::disk::Contents;
 use crate::expect::Verdict;
 use crate::figures::Figures;
-use crate::image::{self, Filesystem};
 use crate::job::{Job, MOUNT_POINT, Options};
 use crate::results::{Comparison, Run};
-use crate::run::Target;
-use crate::scratch::Scratch;
 use crate::selftests::{Ending, deviations, ending, report};
+use crate::selftests_disk::{TESTS, XFS};
 use crate::table::Row;
-use crate::tools;
 use anyhow::{Result, bail};
-use std::fs;
-use std::path::{Path, PathBuf};
-use wideleaf_cache::{Cache, Key};
+use std::path::Path;
 use wideleaf_guest::protocol::{Outcome, SelftestOptions, SelftestReport, Task};
-use wideleaf_kernel::{Event, Events, selftests};
-
-/// The cache's kind of entry that holds the disk.
-const KIND: &str = "selftests-disk";
-
-/// Part of its key: to be raised when the same inputs give another image.
-const LAYOUT: &str = "1";
 
 /// Seconds of the guest's clock that one program may take.
 const TEST_LIMIT_S: u32 = 180;
-
-/// Folders on the disk.
-const TESTS: &str = "mm";
-const XFS: &str = "xfs";
-
-/// Room on the disk for what the tests write.
-const ROOM: u64 = 2 << 30;
 
 /// In the table's order. Only a program is killed, not a test of it.
 const ENDINGS: [Ending; 4] = [
@@ -68,26 +50,8 @@ impl Job for MmSelftests {
         4 << 30
     }
 
-    fn require_tools(&self, _: &Options) -> Result<()> {
-        Filesystem::Xfs.mkfs().map(drop)
-    }
-
-    fn has_disk(&self) -> bool {
-        true
-    }
-
-    fn writes_disk(&self) -> bool {
-        true
-    }
-
-    fn disk(
-        &self,
-        target: &Target,
-        cache: &Cache,
-        events: &mut dyn Events,
-    ) -> Result<Option<PathBuf>> {
-        let tests = selftests::ensure(target.base, None, target.arch, cache, events)?;
-        disk_with(tests.dir(), cache, events).map(Some)
+    fn contents(&self, _: &Options) -> Option<Contents> {
+        Some(Contents::Selftests)
     }
 
     fn task(&self, options: &Options) -> Task {
@@ -175,38 +139,6 @@ impl Job for MmSelftests {
 /// The programs that are not to run.
 fn left_out(options: &Options) -> impl Iterator<Item = &str> {
     options.without.split_whitespace()
-}
-
-/// An XFS with the tests, and a folder for what they write.
-fn disk_with(tests: &Path, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
-    let mkfs = Filesystem::Xfs.mkfs()?;
-    let version = tools::output(&mkfs, &["-V"])?;
-    let key = Key::new()
-        .field("layout", LAYOUT)
-        .field("mkfs", version.trim())
-        // An entry's folder has the name of its content.
-        .field("tests", tests.to_string_lossy());
-    let entry = cache.get_or_build(
-        KIND,
-        &key,
-        || (),
-        |dir| {
-            // The room is a hole in the file.
-            cache.require_space(1 << 30, "a disk image")?;
-            events.event(Event::Step("making a disk: the base's selftests on XFS"));
-            let scratch = Scratch::new(cache.root())?;
-            let root = scratch.join("root");
-            fs::create_dir_all(root.join(XFS))?;
-            fs::create_dir(root.join(TESTS))?;
-            for file in fs::read_dir(tests)? {
-                let file = file?;
-                fs::hard_link(file.path(), root.join(TESTS).join(file.file_name()))?;
-            }
-            let out = dir.join("disk.img");
-            image::of_folder(Filesystem::Xfs, &mkfs, &root, ROOM, &scratch, &out)
-        },
-    )?;
-    Ok(entry.path("disk.img"))
 }
 
 /// How many ended how, as `selftests.<what>.<ending>`.

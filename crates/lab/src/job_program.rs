@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Real programs of a Debian user land, under the real loaders.
 
+use crate::disk::Contents;
 use crate::figures::{self, Figures};
 use crate::job::{Job, MOUNT_POINT, Options};
 use crate::job_exec;
 use crate::results::{Comparison, Run};
-use crate::run::Target;
 use crate::table::{self, Row};
-use crate::userland::Userland;
 use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use wideleaf_bench::size::short;
-use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{Mapped, Outcome, Program, ProgramReport, Task};
-use wideleaf_kernel::{Events, PageSize};
+use wideleaf_kernel::PageSize;
 use wideleaf_tlb::report::Coverage;
 
 /// Text below this is of no file that a wide leaf could map.
@@ -117,25 +114,8 @@ impl Job for Programs {
         options.check_window(page_size)
     }
 
-    fn require_tools(&self, options: &Options) -> Result<()> {
-        options.filesystem.mkfs().map(drop)
-    }
-
-    fn has_disk(&self) -> bool {
-        true
-    }
-
-    fn disk(
-        &self,
-        target: &Target,
-        cache: &Cache,
-        events: &mut dyn Events,
-    ) -> Result<Option<PathBuf>> {
-        let userland = Userland {
-            filesystem: target.options.filesystem,
-            arch: target.arch,
-        };
-        userland.ensure(cache, events).map(Some)
+    fn contents(&self, _: &Options) -> Option<Contents> {
+        Some(Contents::Userland)
     }
 
     fn task(&self, options: &Options) -> Task {

@@ -3,20 +3,16 @@
 //! gains. Each size is a file of its own, because the policy looks at the
 //! file's size too.
 
+use crate::disk::Contents;
 use crate::figures::{self, Figures};
-use crate::image::Image;
 use crate::job::{Job, Options};
 use crate::job_exec::{self, exec_options};
 use crate::results::{Comparison, Run};
-use crate::run::Target;
 use crate::table::Row;
-use anyhow::Result;
-use std::path::PathBuf;
 use wideleaf_bench::report::ExecReport;
 use wideleaf_bench::size::short;
-use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{Outcome, Task};
-use wideleaf_kernel::{Event, Events, PageSize};
+use wideleaf_kernel::PageSize;
 
 /// 64K to 512M, each twice the one before.
 pub const SIZES: [u64; 14] = {
@@ -85,27 +81,8 @@ impl Job for ExecSizes {
         options.check_window(page_size)
     }
 
-    fn require_tools(&self, options: &Options) -> Result<()> {
-        options.filesystem.mkfs().map(drop)
-    }
-
-    fn has_disk(&self) -> bool {
-        true
-    }
-
-    fn disk(
-        &self,
-        target: &Target,
-        cache: &Cache,
-        events: &mut dyn Events,
-    ) -> Result<Option<PathBuf>> {
-        let image = Image {
-            filesystem: target.options.filesystem,
-            arch: target.arch,
-            sizes: target.options.sizes.clone(),
-        };
-        let mut step = |text: &str| events.event(Event::Step(text));
-        image.ensure(cache, &mut step).map(Some)
+    fn contents(&self, options: &Options) -> Option<Contents> {
+        Some(Contents::Stubs(options.sizes.clone()))
     }
 
     fn task(&self, options: &Options) -> Task {

@@ -2,20 +2,18 @@
 //! Text of which only a part is executed: bytes read for each byte executed,
 //! and, where it is dense, the walks that wide leaves save.
 
+use crate::disk::Contents;
 use crate::figures::{self, Figures};
 use crate::image::Image;
 use crate::job::{Job, MOUNT_POINT, Options};
 use crate::job_exec::{guest_phase, no_large_folios};
 use crate::results::{Comparison, Run};
-use crate::run::Target;
 use crate::table::Row;
-use anyhow::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use wideleaf_bench::size::{long, short};
-use wideleaf_cache::Cache;
 use wideleaf_guest::protocol::{Outcome, SparseOptions, SparseReport, Task};
 use wideleaf_guest::sparse::pattern;
-use wideleaf_kernel::{Event, Events, PageSize};
+use wideleaf_kernel::PageSize;
 
 /// 128M of text: that of a large program.
 pub const SIZE: u64 = 128 << 20;
@@ -90,27 +88,8 @@ impl Job for Sparse {
         options.check_window(page_size)
     }
 
-    fn require_tools(&self, options: &Options) -> Result<()> {
-        options.filesystem.mkfs().map(drop)
-    }
-
-    fn has_disk(&self) -> bool {
-        true
-    }
-
-    fn disk(
-        &self,
-        target: &Target,
-        cache: &Cache,
-        events: &mut dyn Events,
-    ) -> Result<Option<PathBuf>> {
-        let image = Image {
-            filesystem: target.options.filesystem,
-            arch: target.arch,
-            sizes: vec![target.options.size],
-        };
-        let mut step = |text: &str| events.event(Event::Step(text));
-        image.ensure(cache, &mut step).map(Some)
+    fn contents(&self, options: &Options) -> Option<Contents> {
+        Some(Contents::Stubs(vec![options.size]))
     }
 
     fn task(&self, options: &Options) -> Task {

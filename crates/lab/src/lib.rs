@@ -2,7 +2,7 @@
 //! Boots kernels in QEMU, runs jobs in them and compares the figures.
 //!
 //! [`tools`] looks before work begins whether the machine has what is needed.
-//! [`image`] makes the guest's disk, [`initramfs`] its root, [`qemu`] the
+//! [`disk`] has the guest's disk made ([`image`], [`userland`]), [`initramfs`] is its root, [`qemu`] the
 //! command line; [`machine`] runs one guest and tells how it ended, with
 //! [`console`] reading what its kernel said. Temporary files and processes go
 //! through [`scratch`], which leaves nothing behind.
@@ -12,6 +12,7 @@
 //! [`table`] prints them, [`expect`] holds them against what they should be.
 
 pub mod console;
+pub mod disk;
 pub mod events;
 pub mod expect;
 pub mod figures;
@@ -36,6 +37,7 @@ pub mod results;
 pub mod run;
 pub mod scratch;
 mod selftests;
+mod selftests_disk;
 pub mod table;
 pub mod tools;
 pub mod userland;

@@ -114,7 +114,9 @@ impl Lab<'_> {
             true => Some(programs::plugin(self.plugin.as_deref())?),
             false => None,
         };
-        job.require_tools(&target.options)?;
+        if let Some(contents) = job.contents(&target.options) {
+            contents.require_tools(target)?;
+        }
         if let Kernels::Given(given) = &self.kernels {
             for variant in &target.variants {
                 let path = given.get(variant).with_context(|| {
@@ -182,7 +184,10 @@ impl Lab<'_> {
 
     fn disk(&self, target: &Target) -> Result<Option<PathBuf>> {
         let mut relay = |event: wideleaf_kernel::Event<'_>| self.relay(event);
-        target.job.disk(target, self.cache, &mut relay)
+        let contents = target.job.contents(&target.options);
+        contents
+            .map(|contents| contents.ensure(target, self.cache, &mut relay))
+            .transpose()
     }
 
     fn ready(&self, target: &Target) -> Result<Vec<Ready>> {
@@ -337,7 +342,9 @@ impl Bench<'_> {
             kernel: &kernel.info.image,
             initramfs: &archive,
             disk: self.disk,
-            writable: job.writes_disk(),
+            writable: job
+                .contents(options)
+                .is_some_and(|contents| contents.is_written()),
             memory: job.memory(options),
             ram: &ram,
             answers: &answers,
