@@ -58,6 +58,14 @@ pub fn leaves(figures: &mut Figures, name: &str, leaves: &BTreeMap<String, u64>)
     }
 }
 
+/// What maps the text that the guest knows as `id`, as `text.<leaf>` after
+/// `prefix`.
+pub fn text(figures: &mut Figures, prefix: &str, run: &Run, id: u64) {
+    for coverage in run.coverage.iter().filter(|coverage| coverage.id == id) {
+        leaves(figures, &format!("{prefix}text"), &coverage.leaves);
+    }
+}
+
 fn counts(figures: &mut Figures, phase: &PhaseCounts) {
     let (user, kernel) = (&phase.user, &phase.kernel);
     let mut put = |what: &str, value| figures.insert(format!("{}.{what}", phase.name), value);

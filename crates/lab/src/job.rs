@@ -249,6 +249,11 @@ impl Options {
         bytes.next_multiple_of(1 << 20)
     }
 
+    /// The readahead window in bytes.
+    pub fn window(&self) -> u64 {
+        u64::from(self.read_ahead_kb) << 10
+    }
+
     /// Checks the readahead window, which a kernel rounds to whole pages
     /// without a word.
     ///
@@ -256,7 +261,7 @@ impl Options {
     ///
     /// If it is less than a page.
     pub fn check_window(&self, page_size: PageSize) -> Result<(), String> {
-        let window = u64::from(self.read_ahead_kb) << 10;
+        let window = self.window();
         if window < page_size.bytes() {
             return Err(format!(
                 "--read-ahead {}: below the page size {page_size}; 128K is what NVMe disks have",

@@ -87,9 +87,7 @@ impl Job for Exec {
         if let Some(report) = report(&run.outcome) {
             phases(figures, "", report);
         }
-        for coverage in run.coverage.iter().filter(|c| c.id == COVERAGE_TEXT) {
-            figures::leaves(figures, "text", &coverage.leaves);
-        }
+        figures::text(figures, "", run, COVERAGE_TEXT);
     }
 
     fn is_headline(&self, figure: &str) -> bool {
@@ -142,7 +140,7 @@ impl Job for Exec {
             "  stride {}, {calls} random calls, seed {}, readahead window {}",
             short(report.stride),
             report.seed,
-            short(u64::from(options.read_ahead_kb) << 10),
+            short(options.window()),
         )];
         notes.extend(no_large_folios(comparison));
         notes
@@ -161,10 +159,9 @@ fn scarce_rows(comparison: &Comparison) -> Vec<Row> {
             let names: Vec<_> = figures
                 .iter()
                 .map(|name| format!("{phase}.{name}"))
+                // A limit's hits are there only with a limit.
+                .filter(|name| comparison.figures.contains_key(name))
                 .collect();
-            // A limit's hits are there only with a limit.
-            let known = |name: &&String| comparison.figures.contains_key(*name);
-            let names: Vec<_> = names.iter().filter(known).map(String::as_str).collect();
             if !names.is_empty() {
                 let section = format!("{phase}, reclaim");
                 rows.push(Row::figures(comparison, &section, label, &names));

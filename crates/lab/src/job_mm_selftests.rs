@@ -121,7 +121,7 @@ impl Job for MmSelftests {
             for ending in endings {
                 let figure = format!("selftests.{section}.{ending}");
                 let label = ending.to_string();
-                rows.push(Row::figures(comparison, section, &label, &[&figure]));
+                rows.push(Row::figures(comparison, section, &label, &[figure]));
             }
         }
         rows

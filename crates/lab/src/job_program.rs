@@ -213,7 +213,6 @@ impl Job for Programs {
                     .iter()
                     .map(|figure| format!("{name}.{section}.{figure}"))
                     .collect();
-                let figures: Vec<_> = figures.iter().map(String::as_str).collect();
                 Row::figures(comparison, &name, &format!("{section} {label}"), &figures)
             });
             figures
@@ -224,9 +223,8 @@ impl Job for Programs {
     }
 
     fn notes(&self, comparison: &Comparison) -> Vec<String> {
-        let window = u64::from(comparison.options.read_ahead_kb) << 10;
         let mut notes = vec![
-            format!("  readahead window {}", short(window)),
+            format!("  readahead window {}", short(comparison.options.window())),
             "  text: of a third run of each last command, at its exit; aligned: the widest power of two \
              that divides address - offset"
                 .into(),

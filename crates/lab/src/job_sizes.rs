@@ -107,9 +107,7 @@ impl Job for ExecSizes {
         for (report, id) in reports(&run.outcome).iter().zip(1..) {
             let size = short(report.size);
             job_exec::phases(figures, &format!("{size}."), report);
-            for coverage in run.coverage.iter().filter(|coverage| coverage.id == id) {
-                figures::leaves(figures, &format!("{size}.text"), &coverage.leaves);
-            }
+            figures::text(figures, &format!("{size}."), run, id);
         }
     }
 
@@ -132,7 +130,6 @@ impl Job for ExecSizes {
                     .iter()
                     .map(|name| format!("{size}.{name}"))
                     .collect();
-                let names: Vec<_> = names.iter().map(String::as_str).collect();
                 Row::figures(comparison, section, size, &names)
             }));
         }
@@ -146,11 +143,10 @@ impl Job for ExecSizes {
     }
 
     fn notes(&self, comparison: &Comparison) -> Vec<String> {
-        let window = u64::from(comparison.options.read_ahead_kb) << 10;
         let mut notes = vec![format!(
             "  seed {}, readahead window {}",
             comparison.options.seed,
-            short(window)
+            short(comparison.options.window())
         )];
         notes.extend(job_exec::no_large_folios(comparison));
         notes

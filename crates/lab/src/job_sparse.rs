@@ -106,9 +106,7 @@ impl Job for Sparse {
             figures.insert(format!("{name}.executed_bytes"), report.executed_bytes);
             guest_phase(figures, &format!("{name}.cold"), &report.cold);
             guest_phase(figures, &format!("{name}.random"), &report.random);
-            for coverage in run.coverage.iter().filter(|coverage| coverage.id == id) {
-                figures::leaves(figures, &format!("{name}.text"), &coverage.leaves);
-            }
+            figures::text(figures, &format!("{name}."), run, id);
         }
     }
 
@@ -131,7 +129,6 @@ impl Job for Sparse {
                     .iter()
                     .map(|name| format!("{pattern}.{name}"))
                     .collect();
-                let names: Vec<_> = names.iter().map(String::as_str).collect();
                 Row::figures(comparison, pattern, label, &names)
             }));
             // After the bytes it is made of.
@@ -157,7 +154,7 @@ impl Job for Sparse {
 
     fn notes(&self, comparison: &Comparison) -> Vec<String> {
         let options = &comparison.options;
-        let window = short(u64::from(options.read_ahead_kb) << 10);
+        let window = short(options.window());
         let mut notes = vec![format!(
             "  executed: whole pages of which something was; seed {}, readahead window {window}",
             options.seed

@@ -26,10 +26,15 @@ pub struct Row {
 impl Row {
     /// A row of figures by name; several stand in one cell, with a slash
     /// between, and the change is that of their sum.
-    pub fn figures(comparison: &Comparison, section: &str, label: &str, names: &[&str]) -> Self {
+    pub fn figures(
+        comparison: &Comparison,
+        section: &str,
+        label: &str,
+        names: &[impl AsRef<str>],
+    ) -> Self {
         let found: Vec<Option<&Compared>> = names
             .iter()
-            .map(|name| comparison.figures.get(*name))
+            .map(|name| comparison.figures.get(name.as_ref()))
             .collect();
         let value = |variant, figure: &Option<&Compared>| figure.and_then(|f| f.of(variant));
         let cell = |variant: &Variant| {
