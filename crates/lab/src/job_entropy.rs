@@ -10,10 +10,11 @@ use crate::profiles;
 use crate::results::{Comparison, Run};
 use crate::table::Row;
 use crate::userland::TEXTS;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use wideleaf_bench::size::short;
 use wideleaf_guest::protocol::{EntropyCase, Outcome, Spread, Task};
 use wideleaf_kernel::{Arch, PageSize, Variant};
+use wideleaf_policy::Table;
 
 /// log2 of the widest alignment that the policy may give.
 const WIDEST_BIT: u32 = 21;
@@ -71,7 +72,11 @@ impl Job for Entropy {
     /// The limits of the issue: nothing is lost where no wide leaf helps, and
     /// nowhere more than the step from the page to 2M.
     fn agree(&self, comparison: &Comparison) -> Result<()> {
-        let smallest = smallest_leaf(comparison.arch, comparison.page_size);
+        let Comparison {
+            arch, page_size, ..
+        } = *comparison;
+        let smallest = smallest_leaf(arch, page_size)
+            .with_context(|| format!("the policy knows no leaves of {arch}, {page_size} pages"))?;
         for run in &comparison.runs {
             for spread in spreads(run) {
                 let name = &spread.name;
@@ -176,12 +181,11 @@ fn text_size(name: &str) -> Option<u64> {
     Some(*size)
 }
 
-/// The smallest leaf that is wider than a page.
-const fn smallest_leaf(arch: Arch, page_size: PageSize) -> u64 {
-    match (arch, page_size) {
-        (Arch::Arm64, PageSize::K4) => 64 << 10,
-        _ => 2 << 20,
-    }
+/// The smallest leaf that is wider than a page, as the policy knows it.
+fn smallest_leaf(arch: Arch, page_size: PageSize) -> Option<u64> {
+    let shift = page_size.bytes().trailing_zeros();
+    let table = Table::find(arch.name(), shift.try_into().ok()?)?;
+    table.leaves().get(1).map(|leaf| 1 << leaf.shift)
 }
 
 fn lowest_bit(spread: &Spread) -> u32 {
@@ -247,6 +251,20 @@ mod tests {
         }
         assert_eq!(text_size("mmap-hint"), None);
         assert_eq!(cases(false).len() + 1, names.len());
+    }
+
+    #[test]
+    fn the_policy_knows_every_guests_leaves() {
+        for &arch in Arch::ALL {
+            for &page_size in arch.page_sizes() {
+                let leaf = smallest_leaf(arch, page_size);
+                let wanted = match (arch, page_size) {
+                    (Arch::Arm64, PageSize::K4) => 64 << 10,
+                    _ => 2 << 20,
+                };
+                assert_eq!(leaf, Some(wanted), "{arch} {page_size}");
+            }
+        }
     }
 
     #[test]
