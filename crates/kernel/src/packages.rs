@@ -90,6 +90,14 @@ impl Packages {
     }
 }
 
+/// The folder below `root` in which Debian has the libraries for `arch`.
+pub fn libraries(root: &Path, arch: Arch) -> PathBuf {
+    root.join("usr/lib").join(match arch {
+        Arch::Arm64 => "aarch64-linux-gnu",
+        Arch::X86_64 => "x86_64-linux-gnu",
+    })
+}
+
 /// The links from / into /usr that the package base-files would bring.
 fn merge_usr(root: &Path) -> Result<()> {
     for name in ["bin", "sbin", "lib", "lib64"] {

@@ -7,7 +7,7 @@
 //! want are Debian's for the guest's architecture, and so are the shell and the
 //! small programs that the base's own runner needs.
 
-use crate::packages::Packages;
+use crate::packages::{self, Packages};
 use crate::source::{self, Source};
 use crate::worktree::WorkTree;
 use crate::{Arch, Base, Event, Events, build, make};
@@ -139,11 +139,7 @@ fn parts(arch: Arch) -> Vec<&'static str> {
 /// because the tests' Makefile takes its name apart where it may.
 fn write_compiler(path: &Path, arch: Arch, root: &Path) -> Result<()> {
     let gcc = format!("{}gcc", build::cross(arch));
-    let libraries = match arch {
-        Arch::Arm64 => "usr/lib/aarch64-linux-gnu",
-        Arch::X86_64 => "usr/lib/x86_64-linux-gnu",
-    };
-    let libraries = root.join(libraries);
+    let libraries = packages::libraries(root, arch);
     fs::write(
         path,
         format!(

@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
-use wideleaf_kernel::packages::Packages;
+use wideleaf_kernel::packages::{self, Packages};
 use wideleaf_kernel::{Arch, Event, Events};
 
 /// What is wanted of Debian; apt adds what these depend on.
@@ -168,7 +168,7 @@ impl Userland {
             sources: scratch.join("sources"),
             loader: root.join(interpreter(self.arch).trim_start_matches('/')),
             ours: root.join(OURS),
-            libraries: root.join("usr/lib").join(triplet(self.arch, "gnu")),
+            libraries: packages::libraries(&root, self.arch),
         };
         builder.build()?;
         for folder in UNUSED {
@@ -284,13 +284,6 @@ fn succeed(command: &mut Command) -> Result<()> {
         bail!("{name}: {}: {}", out.status, text.trim());
     }
     Ok(())
-}
-
-fn triplet(arch: Arch, libc: &str) -> String {
-    match arch {
-        Arch::Arm64 => format!("aarch64-linux-{libc}"),
-        Arch::X86_64 => format!("x86_64-linux-{libc}"),
-    }
 }
 
 /// glibc's loader, by the name that the ABI gives it.
