@@ -83,7 +83,8 @@ impl Machine {
     }
 }
 
-/// A size or an offset: `64K`, `512M`, `4096`, `0x1000`.
+/// A size or an offset: `64K`, `512M`, `4096`, `0x1000`. Hexadecimal only here, because here
+/// addresses and offsets are copied from `readelf` and `/proc/PID/maps`.
 fn bytes(text: &str) -> Result<u64, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16)
