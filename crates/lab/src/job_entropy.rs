@@ -19,12 +19,35 @@ use wideleaf_policy::Table;
 /// log2 of the widest alignment that the policy may give.
 const WIDEST_BIT: u32 = 21;
 
-/// Which of the probe's words is about what: `crates/lab/userland/load.c`.
+/// Which of the probes' words is about what: `crates/lab/userland/load.c` and
+/// `compat.c`.
 const INTERPRETER: usize = 1;
 const TEXT: usize = 2;
 
 /// personality(2): mmap from below, as it was before 2.6.8.
 const ADDR_COMPAT_LAYOUT: u32 = 0x020_0000;
+
+/// personality(2): a program of 32 bits gets 3G of addresses, not 4G.
+const ADDR_LIMIT_3GB: u32 = 0x800_0000;
+
+/// What the names of cases with compat tasks begin with.
+const COMPAT: &str = "i386-";
+
+/// Compat tasks: what is placed, what is run for it below `/wideleaf`, and the
+/// word that tells.
+const COMPAT_CASES: &[(&str, &str, usize)] = &[
+    ("pie-4M", "i386/pie", TEXT),
+    ("interpreter-4M", "i386/pie", INTERPRETER),
+    ("static-pie-4M", "i386/static", TEXT),
+    ("mmap-private", "i386/static /wideleaf/4M/libtext.so", TEXT),
+];
+
+/// Addresses end here for the cases whose names begin so; the first that fits.
+const LIMITS: &[(&str, u64)] = &[
+    ("mmap-MAP_32BIT", 2 << 30),
+    ("i386-3G-", 3 << 30),
+    (COMPAT, 4 << 30),
+];
 
 /// Mappings of 4M that the probe makes itself: section, label, letter.
 const MAPPINGS: &[(&str, &str)] = &[
@@ -70,7 +93,8 @@ impl Job for Entropy {
     }
 
     /// The limits of the issue: nothing is lost where no wide leaf helps, and
-    /// nowhere more than the step from the page to 2M.
+    /// nowhere more than the step from the page to 2M. Compat tasks, which have
+    /// little address space, get what they got before.
     fn agree(&self, comparison: &Comparison) -> Result<()> {
         let Comparison {
             arch, page_size, ..
@@ -80,6 +104,13 @@ impl Job for Entropy {
         for run in &comparison.runs {
             for spread in spreads(run) {
                 let name = &spread.name;
+                let limit = LIMITS.iter().find(|(start, _)| name.starts_with(start));
+                ensure!(
+                    limit.is_none_or(|(_, limit)| spread.max < *limit),
+                    "{name}, {}: {:#x} is above its limit",
+                    run.variant,
+                    spread.max
+                );
                 let Some(before) = find(comparison, Variant::Pristine, name) else {
                     continue;
                 };
@@ -87,6 +118,11 @@ impl Job for Entropy {
                 ensure!(
                     bit <= old.max(WIDEST_BIT),
                     "{name}, {}: aligned to 2^{bit}, more than 2M",
+                    run.variant
+                );
+                ensure!(
+                    bit == old || !name.starts_with(COMPAT),
+                    "{name}, {}: aligned to 2^{bit} instead of 2^{old}, but compat tasks get what they got before",
                     run.variant
                 );
                 let helps = text_size(name).is_none_or(|size| size >= smallest);
@@ -171,6 +207,14 @@ fn cases(x86: bool) -> Vec<EntropyCase> {
         let command = format!("/wideleaf/load {letter} /wideleaf/4M/libtext.so");
         add(format!("mmap-{name}"), command, "16K", TEXT, 0);
     }
+    if x86 {
+        for (limit, persona) in [("", 0), ("3G-", ADDR_LIMIT_3GB)] {
+            for (what, command, word) in COMPAT_CASES {
+                let name = format!("{COMPAT}{limit}{what}");
+                add(name, format!("/wideleaf/{command}"), "4M", *word, persona);
+            }
+        }
+    }
     cases
 }
 
@@ -238,6 +282,7 @@ fn cell(spread: &Spread) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::tests::{comparison, run};
 
     #[test]
     fn every_size_is_loaded_by_the_kernel_and_by_both_loaders() {
@@ -250,7 +295,8 @@ mod tests {
             }
         }
         assert_eq!(text_size("mmap-hint"), None);
-        assert_eq!(cases(false).len() + 1, names.len());
+        // MAP_32BIT, and programs of 32 bits with two limits.
+        assert_eq!(cases(false).len() + 1 + 2 * COMPAT_CASES.len(), names.len());
     }
 
     #[test]
@@ -264,6 +310,56 @@ mod tests {
                 };
                 assert_eq!(leaf, Some(wanted), "{arch} {page_size}");
             }
+        }
+    }
+
+    fn of_bit(variant: Variant, name: &str, bit: u32) -> Run {
+        let spread = Spread {
+            name: name.into(),
+            loads: 2,
+            varying: 1 << bit,
+            min: 0,
+            max: 1 << bit,
+            distinct: 2,
+        };
+        Run {
+            outcome: Outcome::Entropy {
+                spreads: vec![spread],
+            },
+            ..run(variant, 1)
+        }
+    }
+
+    #[test]
+    fn alignment_has_limits() {
+        let x86 = Comparison {
+            arch: Arch::X86_64,
+            page_size: PageSize::K4,
+            ..comparison(1, 1)
+        };
+        for (name, before, after, word) in [
+            ("pie-4M", 12, 21, ""),
+            ("pie-4M", 12, 22, "more than 2M"),
+            ("pie-16K", 12, 21, "wider than a page"),
+            ("mmap-private", 12, 21, ""),
+            ("i386-pie-4M", 12, 12, ""),
+            ("i386-pie-4M", 12, 21, "compat tasks"),
+            ("i386-3G-mmap-private", 21, 12, "compat tasks"),
+            ("mmap-MAP_32BIT", 31, 31, "above its limit"),
+            ("i386-mmap-private", 31, 31, ""),
+            ("i386-3G-mmap-private", 32, 32, "above its limit"),
+        ] {
+            let runs = vec![
+                of_bit(Variant::Pristine, name, before),
+                of_bit(Variant::Patched, name, after),
+            ];
+            let said = Entropy.agree(&Comparison {
+                runs,
+                ..x86.clone()
+            });
+            let said = said.map_or_else(|error| error.to_string(), |()| String::new());
+            let right = said.contains(word) && said.is_empty() == word.is_empty();
+            assert!(right, "{name}: {said}");
         }
     }
 

@@ -9,6 +9,8 @@
 //!   and by its interpreter's name a PIE as well.
 //! - `/wideleaf/load`, `/wideleaf/load-musl`: a PIE that needs libtext.so, for
 //!   glibc's and for musl's loader.
+//! - `/wideleaf/i386/static`, `/wideleaf/i386/pie`, on x86-64: programs of 32 bits
+//!   with 4M of text; the second names the first as its interpreter.
 //! - `/wideleaf/shifted/libcrypto.so.3`: Debian's static libcrypto linked by
 //!   lld, whose text is not congruent: each segment is shifted by a page.
 
@@ -54,8 +56,9 @@ pub const TEXTS: [(&str, u64); 5] = [
 const UNUSED: &[&str] = &["usr/share", "usr/include", "etc"];
 
 /// Our own sources by name.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 6] = [
     ("atexit.c", include_str!("../userland/atexit.c")),
+    ("compat.c", include_str!("../userland/compat.c")),
     ("load.c", include_str!("../userland/load.c")),
     ("stubs.S", include_str!("../userland/stubs.S")),
     ("work.pl", include_str!("../userland/work.pl")),
@@ -205,6 +208,11 @@ impl Builder<'_> {
         }
         self.load("load", interpreter(self.arch))?;
         self.load("load-musl", musl(self.arch))?;
+        if self.arch == Arch::X86_64 {
+            let interpreter = format!("-Wl,--dynamic-linker=/{OURS}/i386/static");
+            self.compat("static", &["-static-pie"])?;
+            self.compat("pie", &["-pie", &interpreter])?;
+        }
         for name in ["work.pl", "work.py"] {
             fs::copy(self.sources.join(name), self.ours.join(name))?;
         }
@@ -233,6 +241,21 @@ impl Builder<'_> {
             .arg(self.ours.join(TEXTS[0].0).join("libtext.so"))
             .arg("-o")
             .arg(self.ours.join(name));
+        succeed(&mut compile)
+    }
+
+    /// Without a libc, gcc needs nothing more for 32 bits than it has for 64.
+    fn compat(&self, name: &str, link: &[&str]) -> Result<()> {
+        let folder = self.ours.join("i386");
+        fs::create_dir_all(&folder)?;
+        let mut compile = self.compile();
+        compile
+            .arg("-m32")
+            .args(link)
+            .arg(format!("-DPAGES={}", (4 << 20) >> 12))
+            .args([self.sources.join("stubs.S"), self.sources.join("compat.c")])
+            .arg("-o")
+            .arg(folder.join(name));
         succeed(&mut compile)
     }
 

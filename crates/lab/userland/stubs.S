@@ -3,8 +3,10 @@
 // elsewhere. The interpreter's name makes a program of what is a library too:
 // the kernel places it as one if it is executed, ld.so as one if it is needed.
 
+#ifdef INTERP
 	.section .interp, "a"
 	.asciz	INTERP
+#endif
 
 	.text
 	.balign	4096
@@ -13,7 +15,7 @@
 wideleaf_text:
 	.rept	PAGES
 	ret
-#ifdef __x86_64__
+#if defined(__x86_64__) || defined(__i386__)
 	.balign	4096, 0xcc
 #else
 	.balign	4096
