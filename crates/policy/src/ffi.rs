@@ -66,6 +66,7 @@ pub struct Read {
     pub last_size: u64,
     pub filled: u64,
     pub collapse: u8,
+    pub evicted: u8,
     pub history: History,
 }
 

@@ -204,6 +204,8 @@ pub struct Read {
     pub collapse: u8,
     /// Resident in the aligned block of that size around the fault.
     pub filled: u64,
+    /// Whether the faulting page was in memory before and had to go.
+    pub evicted: bool,
     /// Evidence so far.
     pub history: History,
 }
@@ -271,6 +273,7 @@ pub fn read(read: &Read) -> ReadAnswer {
         last_size: read.last_size,
         filled: read.filled,
         collapse: read.collapse,
+        evicted: read.evicted.into(),
         history: ffi::History {
             debt: read.history.debt,
             lonely: read.history.lonely,

@@ -232,6 +232,8 @@ impl Machine {
             last_size: bytes(last),
             collapse,
             filled: bytes(filled),
+            // This machine has memory enough.
+            evicted: false,
             history: self.history,
         });
         assert!(answer.size != 0, "policy gave no answer: {answer:?}");

@@ -257,6 +257,7 @@ fn the_first_read_is_what_the_window_says() {
             last_size: 0,
             collapse: 0,
             filled: 0,
+            evicted: false,
             history: History::default(),
         });
         assert_eq!(

@@ -124,9 +124,11 @@ fn leaf(query: &Read) -> Option<u8> {
     let window = (Wide::from(query.window) + 0xffff) / 0x10000 * 0x10000;
     let (hole, run) = (Wide::from(query.hole), Wide::from(query.run));
     let stream = if hole <= 16384 { run.min(2 << 20) } else { 0 };
+    let smallest = if query.evicted { 0x10000 } else { smallest };
     let demand = match query.history.lonely {
-        0..16 => window,
+        0..16 if !query.evicted => window,
         _ if stream > 0 => window.min(smallest.max(stream)),
+        _ if query.evicted => window.min(smallest),
         _ if hole < window.min(2 << 20) => window,
         _ => smallest,
     };

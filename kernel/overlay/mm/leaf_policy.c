@@ -91,7 +91,9 @@ static void leaf_count_lonely(const struct leaf_read *read,
 /*
  * What demand justifies without trust: the readahead window, as without the
  * policy. Where misses are lonely, one leaf, and no more than doubling what a
- * stream has read.
+ * stream has read. The same for what was evicted: all that is read beside it
+ * evicts something else. But not less than a unit then, as it may be that the
+ * program comes back after others had the memory, and wants all of it.
  */
 static u64 leaf_demand(const struct leaf_read *read, const struct leaf_plan *plan,
 		       const struct leaf_history *history)
@@ -99,10 +101,14 @@ static u64 leaf_demand(const struct leaf_read *read, const struct leaf_plan *pla
 	const u64 window = leaf_window(read);
 	u64 smallest = leaf_smallest(&read->ground);
 
-	if (history->lonely < LEAF_LONELY_MISSES)
+	if (read->evicted)
+		smallest = LEAF_UNIT;
+	else if (history->lonely < LEAF_LONELY_MISSES)
 		return window;
 	if (plan->stream)
 		return leaf_min(window, leaf_max(smallest, plan->stream));
+	if (read->evicted)
+		return leaf_min(window, smallest);
 	return read->hole < leaf_min(window, LEAF_SCAN) ? window : smallest;
 }
 
@@ -381,7 +387,7 @@ static void leaf_pick(const struct leaf_read *read, const struct leaf_plan *plan
 	if (leaf_bytes(answer->leaf) > leaf_max(plan->demand, LEAF_UNIT))
 		answer->rule = LEAF_RULE_STREAM;
 	else if (plan->demand < leaf_window(read))
-		answer->rule = LEAF_RULE_LONELY;
+		answer->rule = read->evicted ? LEAF_RULE_EVICTED : LEAF_RULE_LONELY;
 	else if (!i)
 		answer->rule = LEAF_RULE_PAGE;
 	else if (answer->leaf > LEAF_UNIT_SHIFT)

@@ -96,6 +96,12 @@ static u64 leaf_look_ahead(struct address_space *mapping, pgoff_t pgoff,
 	return gap;
 }
 
+/* Reclaim leaves a shadow where it takes a page from. */
+static bool leaf_evicted(struct address_space *mapping, pgoff_t pgoff)
+{
+	return xa_is_value(xa_load(&mapping->i_pages, pgoff));
+}
+
 #ifdef CONFIG_LEAF_COLLAPSE
 /*
  * A block can be collapsed if the task that faults returns to user mode next.
@@ -211,6 +217,7 @@ static void leaf_look(const struct vm_fault *vmf, struct leaf_read *read)
 		.fault = vmf->address,
 		.window = (u64)ra->ra_pages << PAGE_SHIFT,
 		.spare = leaf_spare(),
+		.evicted = leaf_evicted(mapping, vmf->pgoff),
 		.history = leaf_recall(ra),
 	};
 	end = leaf_look_back(mapping, vmf->pgoff, read);

@@ -26,6 +26,7 @@ static const char * const leaf_rule_texts[] = {
 	[LEAF_RULE_WINDOW] = "the readahead window covers the leaf",
 	[LEAF_RULE_STREAM] = "faults read this file as a stream and pay for the leaf",
 	[LEAF_RULE_LONELY] = "most faults in this file have no neighbours",
+	[LEAF_RULE_EVICTED] = "it was evicted, so memory is too short for more",
 	[LEAF_RULE_ALIGN] = "the widest leaf that the mapping can hold",
 };
 
@@ -61,6 +62,7 @@ static const char * const leaf_rule_names[] = {
 	[LEAF_RULE_WINDOW] = "window",
 	[LEAF_RULE_STREAM] = "stream",
 	[LEAF_RULE_LONELY] = "lonely",
+	[LEAF_RULE_EVICTED] = "evicted",
 	[LEAF_RULE_ALIGN] = "align",
 };
 

@@ -99,6 +99,7 @@ pub fn reads() -> impl Strategy<Value = Read> {
         size(),
         size(),
         prop_oneof![Just(0u8), Just(21)],
+        any::<bool>(),
     );
     let window =
         prop_oneof![4 => Just(128 << 10), 4 => (12..25u32).prop_map(|s| 1 << s), 1 => size()];
@@ -111,7 +112,7 @@ pub fn reads() -> impl Strategy<Value = Read> {
             } else {
                 0x7f00_0000_0000u64.wrapping_add(start)
             };
-            let (hole, run, gap, last_size, filled, collapse) = cache;
+            let (hole, run, gap, last_size, filled, collapse, evicted) = cache;
             let hole = if at & 1 == 0 { 0 } else { hole };
             Read {
                 ground,
@@ -127,6 +128,7 @@ pub fn reads() -> impl Strategy<Value = Read> {
                 last_size,
                 collapse,
                 filled,
+                evicted,
                 history: History { debt, lonely },
             }
         },

@@ -241,6 +241,7 @@ fn patched_leaf(ground: &Ground, segment: &Segment, reachable: u64, page: u64) -
         last_size: 0,
         collapse: 0,
         filled: 0,
+        evicted: false,
         history: History::default(),
     };
     1 << wideleaf_policy::read(&read).leaf

@@ -88,6 +88,9 @@ struct Fault {
     /// Resident in the 2M block around the fault, which may be collapsed
     #[arg(long, value_parser = bytes, value_name = "SIZE")]
     filled: Option<u64>,
+    /// The faulting page was in memory before and had to go
+    #[arg(long)]
+    evicted: bool,
     /// Speculative bytes not yet proven useful
     #[arg(long, value_parser = bytes, value_name = "SIZE", default_value = "0")]
     debt: u64,
@@ -217,6 +220,7 @@ fn fault(args: &Args, align: Align, start: u64, end: u64) -> Result<Read> {
             0
         },
         filled: at.filled.unwrap_or(0),
+        evicted: at.evicted,
         history: History {
             debt,
             lonely: at.lonely,

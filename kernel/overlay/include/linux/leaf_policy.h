@@ -55,6 +55,7 @@ enum leaf_rule {
 	LEAF_RULE_WINDOW,
 	LEAF_RULE_STREAM,
 	LEAF_RULE_LONELY,
+	LEAF_RULE_EVICTED,
 	LEAF_RULE_ALIGN,
 	LEAF_RULE_NR,
 };
@@ -167,6 +168,7 @@ struct leaf_history {
  *	      into one; 0 where it cannot
  * @filled: bytes resident in the naturally aligned block of that size around
  *	    the fault
+ * @evicted: not 0 if the faulting page has been in memory and had to go
  * @history: evidence gathered so far
  */
 struct leaf_read {
@@ -183,6 +185,7 @@ struct leaf_read {
 	u64 last_size;
 	u64 filled;
 	u8 collapse;
+	u8 evicted;
 	struct leaf_history history;
 };
 

@@ -33,6 +33,7 @@ enum leaf_case_table { ARM64_4K, ARM64_16K, ARM64_64K, X86_64 };
  * @filled: resident in the 2M block; asks for collapse if not 0
  * @debt: so far
  * @lonely: so far
+ * @evicted: the faulting page was in memory before
  * @thp: 0 stands for always, 1 for never
  * @off: runtime switch
  * @rule: expected
@@ -59,6 +60,7 @@ struct leaf_read_case {
 	u64 filled;
 	u16 debt;
 	u16 lonely;
+	u8 evicted;
 	u8 thp;
 	u8 off;
 	u8 rule;
@@ -137,6 +139,27 @@ static const struct leaf_read_case leaf_read_cases[] = {
 		.lonely = 16,
 		.rule = LEAF_RULE_LONELY, .read_at = 64 * CASE_M + 20 * CASE_K,
 		.size = 4 * CASE_K, .order = 0,
+	}, {
+		.name = "what was evicted is read alone",
+		.table = ARM64_16K, .length = 128 * CASE_M,
+		.at = 64 * CASE_M + 32 * CASE_K, .hole = 2 * CASE_M,
+		.evicted = 1,
+		.rule = LEAF_RULE_EVICTED, .read_at = 64 * CASE_M + 32 * CASE_K,
+		.size = 64 * CASE_K, .order = 2,
+	}, {
+		.name = "neighbours of what was evicted change nothing",
+		.table = ARM64_64K, .length = 128 * CASE_M, .at = 64 * CASE_M,
+		.hole = 64 * CASE_K, .run = 64 * CASE_K, .gap = 64 * CASE_K,
+		.evicted = 1,
+		.rule = LEAF_RULE_EVICTED, .read_at = 64 * CASE_M,
+		.size = 64 * CASE_K, .order = 0,
+	}, {
+		.name = "an evicted stream doubles",
+		.table = ARM64_4K, .length = 128 * CASE_M,
+		.at = 64 * CASE_M + 128 * CASE_K, .run = 96 * CASE_K,
+		.evicted = 1,
+		.rule = LEAF_RULE_EVICTED, .read_at = 64 * CASE_M + 128 * CASE_K,
+		.size = 128 * CASE_K, .order = 4,
 	}, {
 		.name = "an 8M window pays for wide leaves at once",
 		.table = ARM64_64K, .length = 512 * CASE_M, .at = 3 * CASE_M,
@@ -379,6 +402,7 @@ static inline void leaf_case_read(const struct leaf_read_case *test,
 		.gap = test->gap ? test->gap : test->length - test->at,
 		.last_size = test->last,
 		.filled = test->filled,
+		.evicted = test->evicted,
 		.collapse = test->filled ? LEAF_WIDEST_SHIFT : 0,
 		.history = { .debt = test->debt, .lonely = test->lonely },
 	};
