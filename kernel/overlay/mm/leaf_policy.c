@@ -21,6 +21,12 @@
 #define LEAF_LONELY_MISSES	16
 #define LEAF_LONELY_MAX		(2 * LEAF_LONELY_MISSES)
 
+/*
+ * But only once it has outlived that many reads of the window. Most pieces of
+ * text that are run through in order are small.
+ */
+#define LEAF_STREAM_READS	3
+
 /* A stream may skip this much, such as the tail of a function not called. */
 #define LEAF_STREAM_SLACK	BIT_ULL(14)
 
@@ -230,7 +236,7 @@ static u64 leaf_grow(const struct leaf_read *read, const struct leaf_plan *plan)
 		if (leaf_refuse_read(read, plan, shift) == LEAF_RULE_NR)
 			break;
 	}
-	if (!i || plan->stream < leaf_window(read))
+	if (!i || plan->stream < LEAF_STREAM_READS * leaf_window(read))
 		return 0;
 	next = leaf_round_down(plan->first, shift) + leaf_bytes(shift);
 	if (next < plan->first || !leaf_holds(plan, next, shift))

@@ -102,11 +102,17 @@ static const struct leaf_read_case leaf_read_cases[] = {
 		.rule = LEAF_RULE_STREAM, .read_at = 4 * CASE_M,
 		.size = 2 * CASE_M, .order = 9,
 	}, {
-		.name = "a young stream doubles what it has read",
-		.table = ARM64_4K, .length = 128 * CASE_M, .at = 128 * CASE_K,
-		.run = 128 * CASE_K, .last = 128 * CASE_K,
-		.rule = LEAF_RULE_STREAM, .read_at = 128 * CASE_K,
-		.size = 256 * CASE_K, .order = 4,
+		.name = "a young stream reads the window",
+		.table = ARM64_4K, .length = 128 * CASE_M, .at = 256 * CASE_K,
+		.run = 256 * CASE_K, .last = 128 * CASE_K,
+		.rule = LEAF_RULE_NARROW, .read_at = 256 * CASE_K,
+		.size = 128 * CASE_K, .order = 4,
+	}, {
+		.name = "a stream of three windows doubles what it has read",
+		.table = ARM64_4K, .length = 128 * CASE_M, .at = 384 * CASE_K,
+		.run = 384 * CASE_K, .last = 128 * CASE_K,
+		.rule = LEAF_RULE_STREAM, .read_at = 384 * CASE_K,
+		.size = 768 * CASE_K, .order = 4,
 	}, {
 		.name = "growth stops where the next wide block begins",
 		.table = ARM64_4K, .length = 128 * CASE_M, .at = 1152 * CASE_K,
