@@ -125,7 +125,7 @@ impl Job for Entropy {
                     "{name}, {}: aligned to 2^{bit} instead of 2^{old}, but compat tasks get what they got before",
                     run.variant
                 );
-                let helps = text_size(name).is_none_or(|size| size >= smallest);
+                let helps = mapped_size(name).is_none_or(|size| size >= smallest);
                 ensure!(
                     helps || bit <= old,
                     "{name}, {}: aligned to 2^{bit} instead of 2^{old}, and no leaf that it can hold is wider than a page",
@@ -225,6 +225,17 @@ fn text_size(name: &str) -> Option<u64> {
     Some(*size)
 }
 
+/// What the loader maps of a case at once, as far as its name tells. musl reserves a library's
+/// whole span from the file, and `mmap()` cannot know that only a part of it is text: where
+/// segments are 64K apart, as on arm64, a library with 16K of text is a mapping of 128K.
+fn mapped_size(name: &str) -> Option<u64> {
+    let size = text_size(name)?;
+    Some(match name.strip_prefix("musl-") {
+        Some(_) => size.next_multiple_of(64 << 10) + (64 << 10),
+        None => size,
+    })
+}
+
 /// The smallest leaf that is wider than a page, as the policy knows it.
 fn smallest_leaf(arch: Arch, page_size: PageSize) -> Option<u64> {
     let shift = page_size.bytes().trailing_zeros();
@@ -295,6 +306,9 @@ mod tests {
             }
         }
         assert_eq!(text_size("mmap-hint"), None);
+        assert_eq!(mapped_size("glibc-16K"), Some(16 << 10));
+        assert_eq!(mapped_size("musl-16K"), Some(128 << 10));
+        assert_eq!(mapped_size("musl-1M"), Some((1 << 20) + (64 << 10)));
         // MAP_32BIT, and programs of 32 bits with two limits.
         assert_eq!(cases(false).len() + 1 + 2 * COMPAT_CASES.len(), names.len());
     }
