@@ -93,10 +93,14 @@ impl Scratch {
             .keep();
         live.dirs.insert(path.clone());
         drop(live);
-        let lock = File::create(path.join("lock")).with_context(what)?;
+        // Locked before it has its name: sweep(), in another thread or run, takes a lock file that
+        // nobody holds for that of a dead owner.
+        let unnamed = path.join("lock.new");
+        let lock = File::create(&unnamed).with_context(what)?;
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, errno)| errno)
             .with_context(what)?;
+        fs::rename(&unnamed, path.join("lock")).with_context(what)?;
         Ok(Self { path, _lock: lock })
     }
 
@@ -233,6 +237,22 @@ mod tests {
         assert!(kill(pid, None).is_ok());
         drop(child);
         assert!(kill(pid, None).is_err());
+    }
+
+    #[test]
+    fn folders_made_at_the_same_time_leave_each_other_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = || {
+            for _ in 0..200 {
+                let scratch = Scratch::new(parent.path()).unwrap();
+                fs::write(scratch.join("file"), "x").unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(make);
+            }
+        });
     }
 
     #[test]
