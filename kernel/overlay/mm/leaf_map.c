@@ -33,27 +33,33 @@ unsigned int leaf_neighbours(const struct exec_leaf_block *block,
 		   (pgoff_t)PTRS_PER_PMD - 1 - pmd_off);
 }
 
-/* As the fault, but @nr PMDs on */
+/* As for a fault at @addr, in an RCU read-side critical section */
+static void leaf_map_at(struct vm_area_struct *vma, pmd_t *pmd,
+			unsigned long addr, unsigned int order)
+{
+	pgoff_t start = linear_page_index(vma, addr);
+	struct vm_fault vmf = {
+		.vma = vma,
+		.address = addr,
+		.real_address = addr,
+		.pgoff = start,
+		.flags = FAULT_FLAG_USER | FAULT_FLAG_INSTRUCTION,
+		.pmd = pmd,
+	};
+
+	vma->vm_ops->map_pages(&vmf, start, start + (1UL << order) - 1);
+}
+
+/* What lies @nr PMDs behind the fault */
 static void leaf_map_neighbour(const struct vm_fault *vmf, unsigned int nr)
 {
 	unsigned long addr = (vmf->address & HPAGE_PMD_MASK) +
 			     nr * HPAGE_PMD_SIZE;
-	pgoff_t start = linear_page_index(vmf->vma, addr);
-	struct vm_fault next = {
-		.vma = vmf->vma,
-		.address = addr,
-		.real_address = addr,
-		.pgoff = start,
-		.gfp_mask = vmf->gfp_mask,
-		.flags = vmf->flags,
-		.pud = vmf->pud,
-		.pmd = vmf->pmd + nr,
-	};
+	pmd_t *pmd = vmf->pmd + nr;
 
 	/* A page table that is there maps some of it already. */
-	if (pmd_none(pmdp_get_lockless(next.pmd)))
-		vmf->vma->vm_ops->map_pages(&next, start,
-					    start + HPAGE_PMD_NR - 1);
+	if (pmd_none(pmdp_get_lockless(pmd)))
+		leaf_map_at(vmf->vma, pmd, addr, HPAGE_PMD_ORDER);
 }
 
 /**
@@ -92,19 +98,11 @@ void leaf_map_neighbours(const struct vm_fault *vmf)
 void leaf_map_block(struct vm_area_struct *vma, unsigned long addr,
 		    unsigned int order)
 {
-	pgoff_t start = linear_page_index(vma, addr);
-	struct vm_fault vmf = {
-		.vma = vma,
-		.address = addr,
-		.real_address = addr,
-		.pgoff = start,
-		.flags = FAULT_FLAG_USER | FAULT_FLAG_INSTRUCTION,
-		.pmd = mm_find_pmd(vma->vm_mm, addr),
-	};
+	pmd_t *pmd = mm_find_pmd(vma->vm_mm, addr);
 
-	if (!vmf.pmd || uffd_disable_fault_around(vma))
+	if (!pmd || uffd_disable_fault_around(vma))
 		return;
 	rcu_read_lock();
-	vma->vm_ops->map_pages(&vmf, start, start + (1UL << order) - 1);
+	leaf_map_at(vma, pmd, addr, order);
 	rcu_read_unlock();
 }

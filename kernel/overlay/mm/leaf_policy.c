@@ -17,15 +17,15 @@
 /* A stream may read this many times (as a shift) what it has read so far. */
 #define LEAF_GROWTH_SHIFT	1
 
-/* After this many more lonely misses than others, read one leaf at a time. */
-#define LEAF_LONELY_MISSES	16
-#define LEAF_LONELY_MAX		(2 * LEAF_LONELY_MISSES)
-
 /*
  * But only once it has outlived that many reads of the window. Most pieces of
  * text that are run through in order are small.
  */
 #define LEAF_STREAM_READS	3
+
+/* After this many more lonely misses than others, read one leaf at a time. */
+#define LEAF_LONELY_MISSES	16
+#define LEAF_LONELY_MAX		(2 * LEAF_LONELY_MISSES)
 
 /* A stream may skip this much, such as the tail of a function not called. */
 #define LEAF_STREAM_SLACK	BIT_ULL(14)
@@ -105,17 +105,16 @@ static u64 leaf_demand(const struct leaf_read *read, const struct leaf_plan *pla
 		       const struct leaf_history *history)
 {
 	const u64 window = leaf_window(read);
-	u64 smallest = leaf_smallest(&read->ground);
+	u64 least = LEAF_UNIT;
 
-	if (read->evicted)
-		smallest = LEAF_UNIT;
-	else if (history->lonely < LEAF_LONELY_MISSES)
-		return window;
-	if (plan->stream)
-		return leaf_min(window, leaf_max(smallest, plan->stream));
-	if (read->evicted)
-		return leaf_min(window, smallest);
-	return read->hole < leaf_min(window, LEAF_SCAN) ? window : smallest;
+	if (!read->evicted) {
+		if (history->lonely < LEAF_LONELY_MISSES)
+			return window;
+		if (!plan->stream && read->hole < leaf_min(window, LEAF_SCAN))
+			return window;
+		least = leaf_smallest(&read->ground);
+	}
+	return leaf_min(window, leaf_max(least, plan->stream));
 }
 
 /*
