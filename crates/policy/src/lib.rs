@@ -194,7 +194,7 @@ pub struct Read {
     pub spare: u64,
     /// Missing from the page cache directly before the faulting page.
     pub hole: u64,
-    /// Resident directly before `hole`.
+    /// Resident directly before `hole`, seen from the faulting page.
     pub run: u64,
     /// Missing from the faulting page on.
     pub gap: u64,

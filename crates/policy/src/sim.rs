@@ -190,7 +190,7 @@ impl Machine {
             .take_while(|order| **order == MISSING)
             .count();
         let edge = page - hole;
-        let run = self.folio[edge.saturating_sub(scan)..edge]
+        let run = self.folio[page.saturating_sub(scan)..edge]
             .iter()
             .rev()
             .take_while(|order| **order != MISSING)

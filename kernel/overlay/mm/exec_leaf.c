@@ -139,7 +139,8 @@ pgoff_t exec_leaf_read_end(const struct vm_fault *vmf)
  * To what the read for this fault brought, and to whole leaves where a leaf is
  * entries that are set together. A PMD is none: ->map_pages() sets it if there
  * is a folio for it, and else looking through all its pages at each fault
- * would find those mapped that earlier faults have mapped.
+ * would find those mapped that earlier faults have mapped. For the same reason
+ * what lies before the fault is left out if no folio can make it a leaf.
  *
  * Leaves both alone if the mapping is not one of ours.
  */
@@ -156,7 +157,9 @@ void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
 	block = exec_leaf_block(vmf, order < PMD_ORDER ? order : 0);
 	exec_leaf_ptes(&block, pte_index(vmf->address), exec_leaf_read_end(vmf),
 		       &from, &to);
-	*from_pte = min(*from_pte, from);
+	if (xa_get_order(&vmf->vma->vm_file->f_mapping->i_pages,
+			 vmf->pgoff) >= block.order)
+		*from_pte = min(*from_pte, from);
 	*to_pte = max(*to_pte, to);
 }
 

@@ -13,7 +13,7 @@
 #include <linux/exec_leaf.h>
 #include <linux/file.h>
 #include <linux/fs.h>
-#include <linux/leaf_policy.h>
+#include <linux/leaf_ground.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched.h>
@@ -21,10 +21,6 @@
 #include <linux/task_work.h>
 
 #include "internal.h"
-
-#define LEAF_BLOCK		BIT_ULL(LEAF_WIDEST_SHIFT)
-#define LEAF_BLOCK_PAGES	(LEAF_BLOCK >> PAGE_SHIFT)
-#define LEAF_BLOCK_ORDER	(LEAF_WIDEST_SHIFT - PAGE_SHIFT)
 
 /* A block of text to collapse: where it is mapped, and what it is of its file */
 struct leaf_request {

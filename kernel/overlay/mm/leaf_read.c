@@ -15,7 +15,7 @@
 #include <linux/vmstat.h>
 #include <linux/xarray.h>
 
-#define LEAF_SCAN_PAGES		(LEAF_SCAN >> PAGE_SHIFT)
+#define LEAF_SCAN_PAGES	(LEAF_SCAN >> PAGE_SHIFT)
 
 /*
  * What earlier reads proved is kept in ra->prev_pos, of which only read() makes
@@ -44,11 +44,15 @@ static void leaf_remember(struct file_ra_state *ra,
 					  history->lonely));
 }
 
-/* Fill in @hole and @run; returns the index at which the hole begins. */
+/*
+ * Fill in @hole, @run, and what of @filled lies before the fault; returns the
+ * index at which the hole begins.
+ */
 static pgoff_t leaf_look_back(struct address_space *mapping, pgoff_t pgoff,
 			      struct leaf_read *read)
 {
-	pgoff_t first = pgoff - min(pgoff, (pgoff_t)(2 * LEAF_SCAN_PAGES));
+	pgoff_t first = pgoff - min(pgoff, (pgoff_t)LEAF_SCAN_PAGES);
+	pgoff_t block = round_down(pgoff, LEAF_BLOCK_PAGES);
 	XA_STATE(xas, &mapping->i_pages, first);
 	pgoff_t run = first, end = first, index;
 	unsigned long nr;
@@ -65,35 +69,43 @@ static pgoff_t leaf_look_back(struct address_space *mapping, pgoff_t pgoff,
 		if (index > end)
 			run = index;
 		end = min(index + nr, pgoff);
+		if (end > block)
+			read->filled += (end - max(index, block)) * PAGE_SIZE;
 	}
 	rcu_read_unlock();
 
 	read->hole = (u64)(pgoff - end) << PAGE_SHIFT;
-	if (read->hole < LEAF_SCAN)
-		read->run = min((u64)(end - run) << PAGE_SHIFT, LEAF_SCAN);
-	else
-		read->hole = LEAF_SCAN;
+	read->run = (u64)(end - run) << PAGE_SHIFT;
 	return end;
 }
 
-/* Bytes missing from @pgoff on, up to @limit. */
-static u64 leaf_look_ahead(struct address_space *mapping, pgoff_t pgoff,
-			   u64 limit)
+/* Fill in @gap, and what of @filled lies behind the fault. */
+static void leaf_look_ahead(struct address_space *mapping, pgoff_t pgoff,
+			    struct leaf_read *read)
 {
+	u64 limit = max(LEAF_SCAN, read->window);
 	pgoff_t last = pgoff + (limit >> PAGE_SHIFT) - 1;
+	pgoff_t block = round_down(pgoff, LEAF_BLOCK_PAGES) + LEAF_BLOCK_PAGES;
 	XA_STATE(xas, &mapping->i_pages, pgoff);
-	u64 gap = limit;
+	pgoff_t gap = last + 1, index;
+	unsigned long nr;
 	void *entry;
 
 	rcu_read_lock();
 	xas_for_each(&xas, entry, last) {
 		if (xas_retry(&xas, entry) || xa_is_value(entry))
 			continue;
-		gap = (u64)(max(xas.xa_index, pgoff) - pgoff) << PAGE_SHIFT;
-		break;
+		nr = 1UL << xas_get_order(&xas);
+		index = max(round_down(xas.xa_index, nr), pgoff);
+		gap = min(gap, index);
+		if (index >= block)
+			break;
+		nr = min(round_down(xas.xa_index, nr) + nr, block) - index;
+		read->filled += nr * PAGE_SIZE;
 	}
 	rcu_read_unlock();
-	return gap;
+
+	read->gap = (u64)(gap - pgoff) << PAGE_SHIFT;
 }
 
 /* Reclaim leaves a shadow where it takes a page from. */
@@ -102,36 +114,13 @@ static bool leaf_evicted(struct address_space *mapping, pgoff_t pgoff)
 	return xa_is_value(xa_load(&mapping->i_pages, pgoff));
 }
 
-#ifdef CONFIG_LEAF_COLLAPSE
-/*
- * A block can be collapsed if the task that faults returns to user mode next.
- * Fill in how much of the fault's block is resident.
- */
-static void leaf_look_around(const struct vm_fault *vmf, struct leaf_read *read)
+/* A block can be collapsed if the task that faults returns to user mode next. */
+static u8 leaf_collapsible(const struct vm_fault *vmf)
 {
-	const unsigned long block = BIT_ULL(LEAF_WIDEST_SHIFT) >> PAGE_SHIFT;
-	pgoff_t start = round_down(vmf->pgoff, block);
-	XA_STATE(xas, &vmf->vma->vm_file->f_mapping->i_pages, start);
-	unsigned long nr = 0;
-	void *entry;
-
-	if (!(vmf->flags & FAULT_FLAG_USER))
-		return;
-	rcu_read_lock();
-	xas_for_each(&xas, entry, start + block - 1) {
-		if (!xas_retry(&xas, entry) && !xa_is_value(entry))
-			nr += 1UL << xas_get_order(&xas);
-	}
-	rcu_read_unlock();
-
-	read->collapse = LEAF_WIDEST_SHIFT;
-	read->filled = (u64)nr << PAGE_SHIFT;
+	if (!IS_ENABLED(CONFIG_LEAF_COLLAPSE))
+		return 0;
+	return vmf->flags & FAULT_FLAG_USER ? LEAF_WIDEST_SHIFT : 0;
 }
-#else
-static void leaf_look_around(const struct vm_fault *vmf, struct leaf_read *read)
-{
-}
-#endif
 
 #ifdef CONFIG_MEMCG
 static u64 leaf_memcg_spare(void)
@@ -217,15 +206,14 @@ static void leaf_look(const struct vm_fault *vmf, struct leaf_read *read)
 		.fault = vmf->address,
 		.window = (u64)ra->ra_pages << PAGE_SHIFT,
 		.spare = leaf_spare(),
+		.collapse = leaf_collapsible(vmf),
 		.evicted = leaf_evicted(mapping, vmf->pgoff),
 		.history = leaf_recall(ra),
 	};
 	end = leaf_look_back(mapping, vmf->pgoff, read);
-	read->gap = leaf_look_ahead(mapping, vmf->pgoff,
-				    max(LEAF_SCAN, read->window));
+	leaf_look_ahead(mapping, vmf->pgoff, read);
 	if (READ_ONCE(ra->start) + READ_ONCE(ra->size) == end)
 		read->last_size = (u64)READ_ONCE(ra->size) << PAGE_SHIFT;
-	leaf_look_around(vmf, read);
 }
 
 /**

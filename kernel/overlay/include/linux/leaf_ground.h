@@ -7,8 +7,16 @@
 #ifndef _LINUX_LEAF_GROUND_H
 #define _LINUX_LEAF_GROUND_H
 
+#include <linux/bits.h>
 #include <linux/leaf_policy.h>
 #include <linux/types.h>
+
+#include <asm/page.h>
+
+/* What the widest leaf maps: bytes, pages, order */
+#define LEAF_BLOCK		BIT_ULL(LEAF_WIDEST_SHIFT)
+#define LEAF_BLOCK_PAGES	(LEAF_BLOCK >> PAGE_SHIFT)
+#define LEAF_BLOCK_ORDER	(LEAF_WIDEST_SHIFT - PAGE_SHIFT)
 
 struct exec_leaf_span;
 struct file;

@@ -159,7 +159,8 @@ struct leaf_history {
  *	   left in the memory cgroup, whichever is less; 0 under memory pressure
  * @hole: bytes missing from the page cache directly before the faulting page,
  *	  counted up to LEAF_SCAN
- * @run: bytes resident directly before @hole, counted up to LEAF_SCAN
+ * @run: bytes resident directly before @hole, no farther than LEAF_SCAN from
+ *	 the faulting page
  * @gap: bytes missing from the faulting page on, counted up to LEAF_SCAN or
  *	 @window, whichever is more
  * @last_size: bytes of the file's previous read if that ended where @hole
