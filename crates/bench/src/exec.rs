@@ -6,12 +6,12 @@ use crate::mapping::Mapping;
 use crate::options::{ExecOptions, Plan};
 use crate::perf::Events;
 use crate::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
-use crate::size::short;
 use crate::{page_size, sweep, system};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
+use wideleaf_size::short;
 
 pub use crate::system::{Evict, ReadCounter, ReclaimCounter};
 

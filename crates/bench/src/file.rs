@@ -6,7 +6,6 @@
 //! the benchmark can refuse to execute a file that was not made for it.
 
 use crate::options::STUB_SPACING;
-use crate::size::{long, short};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
@@ -18,6 +17,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use wideleaf_size::{long, short};
 
 const BLOCK: usize = STUB_SPACING as usize;
 

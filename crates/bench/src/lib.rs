@@ -12,7 +12,6 @@ mod mapping;
 pub mod options;
 mod perf;
 pub mod report;
-pub mod size;
 pub mod sparse;
 pub mod sweep;
 pub mod system;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the benchmark can be asked for, and what makes a request impossible.
 
-use crate::size::short;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::str::FromStr;
+use wideleaf_size::short;
 
 /// Every stub file has a stub at each multiple of this, whatever the page size.
 pub const STUB_SPACING: u64 = 4096;
@@ -45,7 +45,7 @@ impl FromStr for Stride {
         if text == "page" {
             return Ok(Stride::Page);
         }
-        crate::size::parse(text)
+        wideleaf_size::parse(text)
             .map(Stride::Bytes)
             .map_err(|e| format!("{e}, or `page`"))
     }

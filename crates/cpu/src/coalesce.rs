@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which aligned groups of page-table entries a CPU caches as one.
 
-use crate::{Arch, size::format_size};
+use crate::Arch;
 use serde::Serialize;
+use wideleaf_size::short;
 
 /// Leaf sizes between the base page and the PMD that a CPU can cache as one
 /// TLB entry, and why that is believed.
@@ -39,8 +40,8 @@ impl Coalesce {
             sizes: vec![size],
             why: format!(
                 "contiguous bit: {entries} entries of {} make one of {} where the kernel folds them (contpte, Linux 6.9 and later)",
-                format_size(page_size),
-                format_size(size)
+                short(page_size),
+                short(size)
             ),
         }
     }

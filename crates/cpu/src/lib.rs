@@ -9,13 +9,11 @@
 mod arm64;
 mod coalesce;
 mod known;
-mod size;
 mod tlb;
 mod x86;
 
 pub use coalesce::Coalesce;
 pub use known::{named, names};
-pub use size::{format_size, parse_size};
 pub use tlb::{Demand, Role, Tlb, TlbArray};
 
 use serde::Serialize;

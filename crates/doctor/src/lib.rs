@@ -17,7 +17,8 @@ mod toolchain;
 pub use host::Host;
 
 use serde::Serialize;
-use wideleaf_cpu::{Cpu, format_size};
+use wideleaf_cpu::Cpu;
+use wideleaf_size::short;
 
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -140,8 +141,8 @@ fn tlb(cpu: &Cpu) -> Check {
             .map(|leaf| {
                 format!(
                     "{}iB by {} leaves",
-                    format_size(u64::from(entries) * leaf),
-                    format_size(*leaf)
+                    short(u64::from(entries) * leaf),
+                    short(*leaf)
                 )
             })
             .collect();

@@ -2,56 +2,45 @@
 //! A verdict in words.
 
 use crate::{Cause, Elf, Placement, Segment, Verdict};
-
-/// `64K`, `2M`, `1G`, or the plain number of bytes.
-pub fn size_name(bytes: u64) -> String {
-    let units = [(30, "G"), (20, "M"), (10, "K")];
-    match units
-        .iter()
-        .find(|(shift, _)| bytes >> shift > 0 && bytes.trailing_zeros() >= *shift)
-    {
-        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
-        None => format!("{bytes}"),
-    }
-}
+use wideleaf_size::short;
 
 /// Says why a segment can or cannot be mapped by wide leaves, in a sentence or
 /// two, with the values that decide.
 pub fn explain(elf: &Elf, verdict: &Verdict) -> String {
     let segment = &elf.segments[verdict.position];
-    let leaf = size_name(verdict.target);
+    let leaf = short(verdict.target);
     match verdict.cause {
         Cause::Good => good(elf, verdict),
         Cause::GoodByMmap => format!(
             "good on file systems that align mmap (ext4, XFS, Btrfs, EROFS, FUSE; not overlayfs): \
              address and offset are congruent at {leaf}, and the file is large enough to be placed \
              at a multiple of it, though its p_align of {} does not ask for that",
-            size_name(elf.max_align())
+            short(elf.max_align())
         ),
         Cause::MaxPageSize => format!(
             "max-page-size was too small: address and offset are congruent at {leaf}, but p_align is \
              {}, so that the file is loaded at any multiple of {0} and {leaf} leaves fit by chance only",
-            size_name(elf.max_align())
+            short(elf.max_align())
         ),
         Cause::PageShift => format!(
             "page shift: {} moved the address by {:#x} against the offset, a page for each segment \
              before, so that they are congruent at {} only; no {leaf} folio of the file can be mapped by one leaf",
             elf.linker,
             shift_from_first(elf, segment),
-            size_name(lowest_bit(segment)),
+            short(lowest_bit(segment)),
         ),
         Cause::Base => format!(
             "the program is linked to address {:#x}, which is no multiple of {leaf}: address and \
              offset are congruent at {} only",
             elf.segments[0].address,
-            size_name(lowest_bit(segment)),
+            short(lowest_bit(segment)),
         ),
         Cause::NotCongruent => format!(
             "address {:#x} and offset {:#x} are congruent at {} only; no {leaf} folio of the file can \
              be mapped by one leaf",
             segment.address,
             segment.offset,
-            size_name(lowest_bit(segment)),
+            short(lowest_bit(segment)),
         ),
         Cause::Straddles => format!(
             "large enough for a {leaf} leaf, but at {:#x} to {:#x} it contains no whole block of that \
@@ -66,7 +55,7 @@ pub fn explain(elf: &Elf, verdict: &Verdict) -> String {
         }
         Cause::TooSmall => format!(
             "too small to matter: no leaf wider than a page fits, {} is the narrowest on {}",
-            size_name(elf.machine.narrowest_wide_leaf()),
+            short(elf.machine.narrowest_wide_leaf()),
             elf.machine
         ),
         Cause::Writable => {
@@ -82,13 +71,10 @@ pub fn explain(elf: &Elf, verdict: &Verdict) -> String {
 }
 
 fn good(elf: &Elf, verdict: &Verdict) -> String {
-    let leaf = size_name(verdict.target);
+    let leaf = short(verdict.target);
     let placed = match verdict.placement {
         Placement::Fixed => "the address is fixed".to_string(),
-        _ => format!(
-            "p_align asks for a multiple of {}",
-            size_name(elf.max_align())
-        ),
+        _ => format!("p_align asks for a multiple of {}", short(elf.max_align())),
     };
     format!("good: address and offset are congruent at {leaf}, and {placed}")
 }
@@ -100,19 +86,4 @@ fn lowest_bit(segment: &Segment) -> u64 {
 
 fn shift_from_first(elf: &Elf, segment: &Segment) -> u64 {
     segment.shift().wrapping_sub(elf.segments[0].shift())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_named_only_if_the_name_is_exact() {
-        assert_eq!(size_name(2 << 20), "2M");
-        assert_eq!(size_name(64 << 10), "64K");
-        assert_eq!(size_name(1 << 30), "1G");
-        assert_eq!(size_name((1 << 20) + 1024), "1025K");
-        assert_eq!(size_name(16), "16");
-        assert_eq!(size_name(0), "0");
-    }
 }

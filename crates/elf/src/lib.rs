@@ -26,7 +26,7 @@ mod source;
 mod verdict;
 
 pub use error::Error;
-pub use explain::{explain, size_name};
+pub use explain::explain;
 pub use fix::{Fix, fix};
 pub use layout::{Congruence, LEAVES, Segment, align_down, align_up};
 pub use linker::{Evidence, Linker, LinkerName};

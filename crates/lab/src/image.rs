@@ -112,7 +112,7 @@ pub struct Image {
 impl Image {
     /// Where the stub file of this size lies below the mount point.
     pub fn file(size: u64) -> String {
-        format!("stubs-{}", wideleaf_bench::size::short(size))
+        format!("stubs-{}", wideleaf_size::short(size))
     }
 
     /// Bytes of all stub files.
@@ -136,7 +136,7 @@ impl Image {
         cache.require_space(2 * self.total() + (256 << 20), "a disk image")?;
         step(&format!(
             "making a disk: {} of stubs on {}",
-            wideleaf_bench::size::long(self.total()),
+            wideleaf_size::long(self.total()),
             self.filesystem.title()
         ));
         let entry = cache.get_or_build(

@@ -265,7 +265,7 @@ impl Options {
         if window < page_size.bytes() {
             return Err(format!(
                 "--read-ahead {}: below the page size {page_size}; 128K is what NVMe disks have",
-                wideleaf_bench::size::short(window)
+                wideleaf_size::short(window)
             ));
         }
         Ok(())

@@ -11,10 +11,10 @@ use crate::results::{Comparison, Run};
 use crate::table::Row;
 use crate::userland::TEXTS;
 use anyhow::{Context, Result, ensure};
-use wideleaf_bench::size::short;
 use wideleaf_guest::protocol::{EntropyCase, Outcome, Spread, Task};
 use wideleaf_kernel::{Arch, PageSize, Variant};
 use wideleaf_policy::Table;
+use wideleaf_size::short;
 
 /// log2 of the widest alignment that the policy may give.
 const WIDEST_BIT: u32 = 21;

@@ -9,9 +9,9 @@ use crate::results::{Comparison, Run};
 use crate::table::Row;
 use std::path::Path;
 use wideleaf_bench::report::{ExecReport, PhaseReport};
-use wideleaf_bench::size::{long, short};
 use wideleaf_guest::protocol::{COVERAGE_TEXT, ExecOptions, Outcome, Task};
 use wideleaf_kernel::PageSize;
+use wideleaf_size::{long, short};
 
 /// The table's rows: section, label, figures. Several figures stand in one
 /// cell, with a slash between.

@@ -9,9 +9,9 @@ use crate::results::{Comparison, Run};
 use crate::table::{self, Row};
 use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use wideleaf_bench::size::short;
 use wideleaf_guest::protocol::{Mapped, Outcome, Program, ProgramReport, Task};
 use wideleaf_kernel::PageSize;
+use wideleaf_size::short;
 use wideleaf_tlb::report::Coverage;
 
 /// Text below this is of no file that a wide leaf could map.

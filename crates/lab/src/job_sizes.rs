@@ -10,9 +10,9 @@ use crate::job_exec::{self, exec_options};
 use crate::results::{Comparison, Run};
 use crate::table::Row;
 use wideleaf_bench::report::ExecReport;
-use wideleaf_bench::size::short;
 use wideleaf_guest::protocol::{Outcome, Task};
 use wideleaf_kernel::PageSize;
+use wideleaf_size::short;
 
 /// 64K to 512M, each twice the one before.
 pub const SIZES: [u64; 14] = {

@@ -10,10 +10,10 @@ use crate::job_exec::{guest_phase, no_large_folios};
 use crate::results::{Comparison, Run};
 use crate::table::Row;
 use std::path::Path;
-use wideleaf_bench::size::{long, short};
 use wideleaf_guest::protocol::{Outcome, SparseOptions, SparseReport, Task};
 use wideleaf_guest::sparse::pattern;
 use wideleaf_kernel::PageSize;
+use wideleaf_size::{long, short};
 
 /// 128M of text: that of a large program.
 pub const SIZE: u64 = 128 << 20;

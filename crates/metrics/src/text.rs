@@ -7,7 +7,7 @@
 
 use crate::snapshot::{Group, Snapshot};
 use std::fmt::Write;
-use wideleaf_cpu::format_size;
+use wideleaf_size::short;
 
 struct Family<'a> {
     name: &'a str,
@@ -99,7 +99,7 @@ fn mapped(out: &mut String, snapshot: &Snapshot) {
             let _ = writeln!(
                 out,
                 "{name}{{cgroup=\"{cgroup}\",leaf=\"{}\"}} {bytes}",
-                format_size(*leaf)
+                short(*leaf)
             );
         }
         if group.text.unknown > 0 {

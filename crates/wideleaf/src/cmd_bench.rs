@@ -10,7 +10,7 @@ use wideleaf_bench::exec::{Surroundings, Watcher, run as run_exec};
 use wideleaf_bench::file::{self, Arch};
 use wideleaf_bench::options::{DEFAULT_SIZE, ExecOptions, Stride};
 use wideleaf_bench::report::{ExecReport, Figure, PhaseReport};
-use wideleaf_bench::size::{long, parse, short};
+use wideleaf_size::{long, parse, short};
 
 /// Arguments of `wideleaf bench`.
 #[derive(clap::Args)]

@@ -7,7 +7,6 @@ mod simulate;
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use std::process::ExitCode;
-use wideleaf_bench::size;
 use wideleaf_policy::Table;
 
 /// Arguments of `wideleaf policy`.
@@ -64,19 +63,25 @@ impl Machine {
         if !self.page_size.is_power_of_two() {
             bail!(
                 "--page-size {} is not a power of two",
-                size::short(self.page_size)
+                wideleaf_size::short(self.page_size)
             );
         }
         let shift = self.page_size.trailing_zeros() as u8;
         Table::find(&self.arch, shift).with_context(|| {
             let known: Vec<String> = Table::all()
                 .iter()
-                .map(|table| format!("{} {}", table.arch(), size::short(1 << table.page_shift())))
+                .map(|table| {
+                    format!(
+                        "{} {}",
+                        table.arch(),
+                        wideleaf_size::short(1 << table.page_shift())
+                    )
+                })
                 .collect();
             format!(
                 "--arch {} --page-size {}: no such machine; there is {}",
                 self.arch,
-                size::short(self.page_size),
+                wideleaf_size::short(self.page_size),
                 known.join(", ")
             )
         })
@@ -89,7 +94,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16)
             .map_err(|error| format!("`{text}` is not a hexadecimal number: {error}")),
-        None => size::parse(text),
+        None => wideleaf_size::parse(text),
     }
 }
 

@@ -9,8 +9,9 @@ use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use wideleaf_cpu::{Cpu, format_size};
+use wideleaf_cpu::Cpu;
 use wideleaf_procmap::{Coverage, Folios, Mapping, Process, Scope, Sight};
+use wideleaf_size::short;
 
 /// Arguments of `wideleaf ps`.
 #[derive(clap::Args)]
@@ -239,12 +240,12 @@ fn column(name: &str, leaves: &[u64]) -> Result<Column> {
     }
     if let Some(leaf) = leaves
         .iter()
-        .find(|s| format_size(**s).eq_ignore_ascii_case(&name))
+        .find(|s| short(**s).eq_ignore_ascii_case(&name))
     {
         return Ok(Column::Leaf(*leaf));
     }
     let known: Vec<&str> = NAMES.iter().map(|n| n.0).collect();
-    let sizes: Vec<String> = leaves.iter().map(|s| format_size(*s)).collect();
+    let sizes: Vec<String> = leaves.iter().map(|s| short(*s)).collect();
     bail!(
         "no column {name:?}; there are {}, leaves, {}",
         known.join(", "),
@@ -348,7 +349,7 @@ fn heading(column: Column) -> (String, Align) {
             | Column::File
     );
     let text = match column {
-        Column::Leaf(size) => format_size(size),
+        Column::Leaf(size) => short(size),
         Column::Wide => "WIDE%".to_owned(),
         Column::Load => "LOAD%".to_owned(),
         Column::L1Load => "L1LOAD%".to_owned(),

@@ -6,8 +6,9 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use wideleaf_cpu::{Coalesce, Cpu, format_size, parse_size};
+use wideleaf_cpu::{Coalesce, Cpu};
 use wideleaf_procmap::{Coverage, Error, Process, Reader, Run, Scope, Select, Sight};
+use wideleaf_size::{parse, short};
 
 /// Options that say what the leaves are measured against.
 #[derive(clap::Args, Clone, Debug)]
@@ -170,7 +171,7 @@ impl Machinery {
                 .unwrap_or("page frame numbers are hidden (CAP_SYS_ADMIN)");
             notes.push(format!(
                 "leaves below {} are unknown (?) for {} of {} processes read: {why}; run as root",
-                format_size(self.pmd),
+                short(self.pmd),
                 seen.partly,
                 seen.processes
             ));
@@ -257,18 +258,18 @@ fn choose_cpu(given: Option<&str>, page: u64) -> Result<Cpu> {
             wideleaf_cpu::names().join(", ")
         )
     };
-    let sizes: Option<Vec<u64>> = if given == "none" {
-        Some(Vec::new())
+    let sizes: Result<Vec<u64>, _> = if given == "none" {
+        Ok(Vec::new())
     } else {
-        given.split(',').map(parse_size).collect()
+        given.split(',').map(parse).collect()
     };
-    let Some(sizes) = sizes else {
+    let Ok(sizes) = sizes else {
         bail!("--cpu {given}: no such CPU; {}", known())
     };
     let coalesce = Coalesce::given(sizes, page).with_context(|| {
         format!(
             "--cpu {given}: each size must be a power of two of at least two pages of {}",
-            format_size(page)
+            short(page)
         )
     })?;
     // The hardware is the one at hand, only its coalescing is replaced.
@@ -281,7 +282,7 @@ fn choose_cpu(given: Option<&str>, page: u64) -> Result<Cpu> {
 /// What the figures are counted for, in three lines for a human.
 pub fn describe(machine: &Machinery) -> String {
     let cpu = &machine.cpu;
-    let sizes: Vec<String> = machine.leaves().iter().map(|s| format_size(*s)).collect();
+    let sizes: Vec<String> = machine.leaves().iter().map(|s| short(*s)).collect();
     let tlb = cpu.tlb.as_ref().map_or_else(
         || "TLB sizes are unknown for this CPU".to_owned(),
         |tlb| {

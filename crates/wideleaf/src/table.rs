@@ -59,7 +59,7 @@ impl Table {
 }
 
 /// Bytes as lsblk writes them (`16.5M`), or as they are. Rounded, because these are amounts;
-/// the sizes of leaves are names, for which [`wideleaf_cpu::format_size`] keeps every digit.
+/// the sizes of leaves are names, for which [`wideleaf_size::short`] keeps every digit.
 pub fn bytes(value: u64, exact: bool) -> String {
     if exact || value == 0 {
         return value.to_string();

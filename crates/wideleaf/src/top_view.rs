@@ -8,8 +8,8 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
-use wideleaf_cpu::format_size;
 use wideleaf_procmap::{Leaf, Run, Sight, Vma};
+use wideleaf_size::short;
 
 /// Lines of the map: a title, mappings, a legend.
 const MAP_LINES: u16 = 8;
@@ -103,7 +103,7 @@ fn title(column: Sort, app: &App) -> String {
         Sort::Pid => "PID".to_owned(),
         Sort::Name => "NAME".to_owned(),
         Sort::Text => "TEXT".to_owned(),
-        Sort::Leaf(at) => format_size(app.info.leaves[at]),
+        Sort::Leaf(at) => short(app.info.leaves[at]),
         Sort::Absent => "ABSENT".to_owned(),
         Sort::Need => "NEED".to_owned(),
         Sort::Load => "LOAD%".to_owned(),
@@ -295,7 +295,7 @@ fn legend<'a>(leaves: &[u64], map: &TextMap, scale: u64) -> Line<'a> {
         spans.push(Span::raw(format!(" {text}  ")));
     };
     for size in leaves {
-        entry(Some(Leaf::Size(*size)), format_size(*size));
+        entry(Some(Leaf::Size(*size)), short(*size));
     }
     if map
         .mappings

@@ -5,7 +5,8 @@ use super::collect::Entry;
 use super::picture::{Axis, State, runs};
 use crate::table::bytes as size;
 use std::io::{Result, Write};
-use wideleaf_elf::{Segment, size_name};
+use wideleaf_elf::Segment;
+use wideleaf_size::short;
 
 const LABEL: usize = 10;
 
@@ -17,7 +18,7 @@ pub fn write(out: &mut impl Write, entry: &Entry, width: usize) -> Result<()> {
     let room = width - LABEL - 1;
     row(out, "segments", &segments(entry, &axis, room))?;
     for leaf in entry.elf.machine.leaves() {
-        row(out, &size_name(*leaf), &leaves(entry, &axis, *leaf, room))?;
+        row(out, &short(*leaf), &leaves(entry, &axis, *leaf, room))?;
     }
     writeln!(
         out,

@@ -6,9 +6,8 @@ use super::outlook::{self, Covered, Outlook};
 use super::table::congruent;
 use crate::table::bytes as size;
 use std::io::{Result, Write};
-use wideleaf_elf::{
-    Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix, size_name,
-};
+use wideleaf_elf::{Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix};
+use wideleaf_size::short;
 
 /// Columns of the terminal, 100 if there is none; at least what a table needs.
 pub fn width() -> usize {
@@ -151,7 +150,7 @@ fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> R
         )?;
     }
     if fix.align {
-        let leaf = size_name(verdict.target);
+        let leaf = short(verdict.target);
         let text = format!(
             "or without relinking: wideleaf align (coming) will make the offsets congruent at {leaf} and raise p_align"
         );
@@ -194,7 +193,7 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
         writeln!(
             out,
             "  {:5} {:13} {:21} {:25} {}",
-            size_name(row.page),
+            short(row.page),
             row.kernel.name(),
             placed(row.placement),
             coverage(&now),
@@ -213,7 +212,7 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
 fn coverage(coverage: &[Covered]) -> String {
     let parts = coverage
         .iter()
-        .map(|c| format!("{} × {}", size_name(c.leaf), c.bytes / c.leaf));
+        .map(|c| format!("{} × {}", short(c.leaf), c.bytes / c.leaf));
     parts.collect::<Vec<_>>().join(", ")
 }
 
@@ -221,9 +220,9 @@ fn placed(placement: Placement) -> String {
     match placement {
         Placement::Fixed => "its linked address".to_string(),
         Placement::Aligned(size) | Placement::ByMmap(size) => {
-            format!("a multiple of {}", size_name(size))
+            format!("a multiple of {}", short(size))
         }
-        Placement::AnyPage(page) => format!("any {} page", size_name(page)),
+        Placement::AnyPage(page) => format!("any {} page", short(page)),
     }
 }
 

@@ -6,7 +6,8 @@ use super::collect::Entry;
 use super::picture::{Axis, State, runs};
 use crate::table::bytes as size;
 use std::fmt::Write;
-use wideleaf_elf::{Segment, size_name};
+use wideleaf_elf::Segment;
+use wideleaf_size::short;
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 70.0;
@@ -128,7 +129,7 @@ fn summary(entry: &Entry) -> String {
 }
 
 fn lane(svg: &mut String, entry: &Entry, axis: &Axis, leaf: u64, y: f64) {
-    label(svg, 8.0, y + 15.0, "", &size_name(leaf));
+    label(svg, 8.0, y + 15.0, "", &short(leaf));
     rect(svg, "lane", 0.0, 1.0, y, "");
     for run in runs(entry, leaf) {
         let (from, to) = (axis.position(run.start), axis.position(run.end));
@@ -137,7 +138,7 @@ fn lane(svg: &mut String, entry: &Entry, axis: &Axis, leaf: u64, y: f64) {
             State::Usable => ("usable", "usable"),
             State::Wasted => ("wasted", "not usable as the file is"),
         };
-        let text = format!("{blocks} × {}, {word}", size_name(leaf));
+        let text = format!("{blocks} × {}, {word}", short(leaf));
         rect(svg, class, from, to, y, &text);
         if run.state == State::Usable && (to - from) * plot() / blocks as f64 >= MIN_TICK {
             for block in 1..blocks {

@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::io::{Result, Write};
-use wideleaf_elf::{Cause, Congruence, Verdict, fix, size_name};
+use wideleaf_elf::{Cause, Congruence, Verdict, fix};
+use wideleaf_size::short;
 
 /// Columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -112,7 +113,7 @@ pub fn congruent(congruence: Congruence, bytes: bool) -> String {
     match congruence {
         Congruence::Any => "any".to_string(),
         Congruence::Upto(widest) if bytes => widest.to_string(),
-        Congruence::Upto(widest) => size_name(widest),
+        Congruence::Upto(widest) => short(widest),
     }
 }
 

@@ -4,7 +4,6 @@
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
-use wideleaf_bench::size;
 use wideleaf_guest::protocol::Stride;
 use wideleaf_kernel::{Arch, Base, PageSize, Variant};
 use wideleaf_lab::expect::Expectation;
@@ -75,22 +74,22 @@ pub struct Run {
     #[arg(long, value_name = "FS", default_value = "xfs")]
     fs: Filesystem,
     /// Size of the stub file [default: 512M, 128M for the job sparse]
-    #[arg(long, value_parser = size::parse)]
+    #[arg(long, value_parser = wideleaf_size::parse)]
     size: Option<u64>,
     /// Sizes of the job exec-sizes, with commas between [default: 64K,128K and
     /// so on to 512M]
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size::parse)]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = wideleaf_size::parse)]
     sizes: Vec<u64>,
     /// What the job sparse executes, patterns of 'policy simulate' with commas
     /// between [default: from pages:10, 1 % of all pages, to sweep]
     #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
     touch: Vec<String>,
     /// Memory that the benchmark's cgroup may use (memory.max)
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
     memory_limit: Option<u64>,
     /// Memory that is free above the high watermarks when the benchmark begins;
     /// the rest of the guest's is taken
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
     free_memory: Option<u64>,
     /// Distance between two called stubs: page, or a multiple of 4K
     #[arg(long, default_value = "page")]
@@ -108,7 +107,7 @@ pub struct Run {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     programs: Vec<String>,
     /// Readahead window of the guest's disk
-    #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = wideleaf_size::parse)]
     read_ahead: u64,
     /// CPU whose TLBs are modelled [default: neoverse-v2, zen4]
     #[arg(long, value_parser = PossibleValuesParser::new(profiles::names()))]

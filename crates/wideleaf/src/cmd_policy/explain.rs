@@ -9,12 +9,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::slice;
-use wideleaf_bench::size::short;
 use wideleaf_elf::{Elf, FileSource};
 use wideleaf_policy::{
     Align, AlignAnswer, Ground, History, Read, ReadAnswer, Segment, Table, Thp, Tried, align,
     align_elf, read,
 };
+use wideleaf_size::short;
 
 /// Arguments of `wideleaf policy explain`.
 #[derive(clap::Args)]

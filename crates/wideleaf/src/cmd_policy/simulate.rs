@@ -5,8 +5,8 @@ use super::{Machine, bytes};
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::process::ExitCode;
-use wideleaf_bench::size::short;
 use wideleaf_policy::sim::{Outcome, Pattern, Text, Variant, run as simulate, touches};
+use wideleaf_size::short;
 
 /// Arguments of `wideleaf policy simulate`.
 #[derive(clap::Args)]
