@@ -17,7 +17,7 @@ const STEP: u64 = 2 << 20;
 /// memory is limited.
 pub fn arrange(pressure: &MemoryPressure) -> Result<Option<PathBuf>> {
     if let Some(free) = pressure.free {
-        fill(free)?;
+        fill(free, pressure.fragmented)?;
     }
     pressure.limit.map(limit).transpose()
 }
@@ -40,12 +40,16 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 /// Has a child take memory that cannot be reclaimed, until no more than `keep` bytes above the
 /// high watermarks are free. It keeps it until the machine is off.
-fn fill(keep: u64) -> Result<()> {
+fn fill(keep: u64, fragmented: bool) -> Result<()> {
     // A boost raises the marks for a while when memory becomes fragmented, by more than may be
     // free here: it would move what this is measured by, and end in the OOM killer.
     write(Path::new("/proc/sys/vm/watermark_boost_factor"), "0")?;
     // Pages and slab: what is in a cache now would be free memory a moment later.
     write(Path::new("/proc/sys/vm/drop_caches"), "3")?;
+    if fragmented {
+        // What is fragmented is to stay so.
+        write(Path::new("/proc/sys/vm/compact_unevictable_allowed"), "0")?;
+    }
     let (mut answer, mut tell) = {
         let (read, write) = pipe().context("pipe")?;
         (File::from(read), File::from(write))
@@ -54,7 +58,12 @@ fn fill(keep: u64) -> Result<()> {
     match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {
             drop(answer);
-            let text = match take(keep) {
+            let taken = if fragmented {
+                fragment(keep)
+            } else {
+                take(keep)
+            };
+            let text = match taken {
                 Ok(()) => String::new(),
                 Err(error) => format!("{error:#}"),
             };
@@ -85,16 +94,53 @@ fn take(keep: u64) -> Result<()> {
     }
 }
 
+/// Takes all memory, the last of it page by page, and gives back every second one of those pages:
+/// `keep` bytes, each with a neighbour that is taken.
+fn fragment(keep: u64) -> Result<()> {
+    let page = wideleaf_bench::page_size();
+    take(2 * keep)?;
+    let bytes = free_above_watermarks()?.min(2 * keep) / (2 * page) * (2 * page);
+    let start = map_memory(bytes, 0)?;
+    advise(start, bytes, libc::MADV_NOHUGEPAGE)?;
+    // SAFETY: the mapping was just made.
+    if unsafe { libc::mlock(start, bytes as usize) } != 0 {
+        let error = std::io::Error::last_os_error();
+        bail!("mlock of {bytes} bytes: {error}");
+    }
+    for at in (0..bytes).step_by(2 * page as usize) {
+        advise(
+            start.wrapping_byte_add(at as usize),
+            page,
+            libc::MADV_DONTNEED_LOCKED,
+        )?;
+    }
+    Ok(())
+}
+
+fn advise(start: *mut libc::c_void, bytes: u64, advice: libc::c_int) -> Result<()> {
+    // SAFETY: only called for memory that nobody uses.
+    if unsafe { libc::madvise(start, bytes as usize, advice) } != 0 {
+        let error = std::io::Error::last_os_error();
+        bail!("madvise({advice}) of {bytes} bytes: {error}");
+    }
+    Ok(())
+}
+
 fn lock_memory(bytes: u64) -> Result<()> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_LOCKED | libc::MAP_POPULATE;
+    map_memory(bytes, libc::MAP_LOCKED | libc::MAP_POPULATE).map(|_| ())
+}
+
+/// A new anonymous mapping, which nobody uses.
+fn map_memory(bytes: u64, flags: libc::c_int) -> Result<*mut libc::c_void> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new anonymous mapping, which nobody uses.
+    // SAFETY: the kernel chooses where.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes as usize, prot, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         let error = std::io::Error::last_os_error();
-        bail!("mmap of {bytes} locked bytes: {error}");
+        bail!("mmap of {bytes} bytes: {error}");
     }
-    Ok(())
+    Ok(start)
 }
 
 /// Bytes free above the sum of all zones' high watermarks; 0 if below.

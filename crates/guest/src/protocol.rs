@@ -54,6 +54,9 @@ pub struct MemoryPressure {
     pub limit: Option<u64>,
     /// Bytes that are free above the high watermarks when the task begins; the rest is taken.
     pub free: Option<u64>,
+    /// Whether that is single pages, so that no folio of several can be had.
+    #[serde(default)]
+    pub fragmented: bool,
 }
 
 impl Job {

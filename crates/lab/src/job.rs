@@ -184,6 +184,8 @@ pub struct Options {
     /// Bytes free above the high watermarks when the job begins; `None`: all
     /// that there is.
     pub free_memory: Option<u64>,
+    /// Whether what is free is single pages.
+    pub fragmented: bool,
     /// Distance between two called stubs.
     pub stride: Stride,
     /// Random calls; `None`: eight per stub.
@@ -219,6 +221,7 @@ impl Options {
             patterns: job_sparse::PATTERNS.map(String::from).to_vec(),
             memory_limit: None,
             free_memory: None,
+            fragmented: false,
             stride: Stride::Page,
             calls: None,
             seed: 1,
@@ -243,6 +246,8 @@ impl Options {
     /// full there is no more of it than must be, because filling it takes time.
     pub fn memory(&self, cached: u64) -> u64 {
         let bytes = match self.free_memory {
+            // Every second page is taken.
+            Some(free) if self.fragmented => 2 * free + MEMORY / 2,
             Some(free) => free + MEMORY / 2,
             None => 2 * cached + MEMORY,
         };
@@ -277,6 +282,7 @@ impl Options {
         job_file.memory = MemoryPressure {
             limit: self.memory_limit,
             free: self.free_memory,
+            fragmented: self.fragmented,
         };
         job_file.disk = job.contents(self).map(|contents| Disk {
             mount_point: MOUNT_POINT.into(),

@@ -105,7 +105,12 @@ impl Job for Exec {
             title += &format!(" memory.max {},", short(limit));
         }
         if let Some(free) = options.free_memory {
-            title += &format!(" {} free,", short(free));
+            let pages = if options.fragmented {
+                " in single pages"
+            } else {
+                ""
+            };
+            title += &format!(" {} free{pages},", short(free));
         }
         title
     }

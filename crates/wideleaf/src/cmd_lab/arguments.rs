@@ -91,6 +91,9 @@ pub struct Run {
     /// the rest of the guest's is taken
     #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
     free_memory: Option<u64>,
+    /// That memory is free page by page only, so that no wide folio can be had
+    #[arg(long, requires = "free_memory")]
+    fragmented: bool,
     /// Distance between two called stubs: page, or a multiple of 4K
     #[arg(long, default_value = "page")]
     stride: Stride,
@@ -290,6 +293,7 @@ impl Run {
             patterns: given(&self.touch).unwrap_or(usual.patterns),
             memory_limit: self.memory_limit,
             free_memory: self.free_memory,
+            fragmented: self.fragmented,
             stride: self.stride,
             calls: self.calls,
             seed: self.seed,
