@@ -51,7 +51,7 @@ static void leaf_remember(struct file_ra_state *ra,
 static pgoff_t leaf_look_back(struct address_space *mapping, pgoff_t pgoff,
 			      struct leaf_read *read)
 {
-	pgoff_t first = pgoff - min(pgoff, (pgoff_t)LEAF_SCAN_PAGES);
+	pgoff_t first = pgoff - min_t(pgoff_t, pgoff, LEAF_SCAN_PAGES);
 	pgoff_t block = round_down(pgoff, LEAF_BLOCK_PAGES);
 	XA_STATE(xas, &mapping->i_pages, first);
 	pgoff_t run = first, end = first, index;

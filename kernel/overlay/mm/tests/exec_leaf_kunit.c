@@ -12,6 +12,7 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sizes.h>
+#include <linux/xarray.h>
 
 #define ORDER	5
 
@@ -92,6 +93,7 @@ static struct text *make_text(struct kunit *test)
 	struct text *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, t);
+	xa_init(&t->mapping.i_pages);
 	t->mapping.host = &t->inode;
 	t->inode.i_mapping = &t->mapping;
 	t->file.f_mapping = &t->mapping;
@@ -169,7 +171,23 @@ static void mapping_must_hold_a_leaf(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
 }
 
-/* Entries that make a leaf are set together; a PMD has none to set. */
+/* Have the page cache hold something of this order around @index. */
+static void cache_entry(struct kunit *test, struct text *t, pgoff_t index,
+			unsigned int order)
+{
+	pgoff_t first = round_down(index, 1UL << order);
+	pgoff_t last = first + (1UL << order) - 1;
+
+	KUNIT_ASSERT_FALSE(test, xa_is_err(xa_store_range(&t->mapping.i_pages,
+							  first, last,
+							  xa_mk_value(1),
+							  GFP_KERNEL)));
+}
+
+/*
+ * Entries that make a leaf are set together; a PMD has none to set. Where no
+ * folio can be a leaf, those before the fault are left as they are.
+ */
 static void fault_around_takes_whole_leaves(struct kunit *test)
 {
 	struct text *t = make_text(test);
@@ -181,9 +199,17 @@ static void fault_around_takes_whole_leaves(struct kunit *test)
 	};
 	pgoff_t own = pte_index(vmf.address), from = own, to = own;
 
-	exec_leaf_map_range(&vmf, &from, &to);
 	if (order == PMD_ORDER)
 		order = 0;
+	cache_entry(test, t, 40, order ? order - 1 : 0);
+	exec_leaf_map_range(&vmf, &from, &to);
+	KUNIT_EXPECT_EQ(test, from, own);
+	KUNIT_EXPECT_EQ(test, to, round_down(own, 1UL << order) +
+				  (1UL << order) - 1);
+
+	cache_entry(test, t, 40, order);
+	from = own;
+	exec_leaf_map_range(&vmf, &from, &to);
 	KUNIT_EXPECT_EQ(test, from, round_down(own, 1UL << order));
 	KUNIT_EXPECT_EQ(test, to, from + (1UL << order) - 1);
 
@@ -193,6 +219,7 @@ static void fault_around_takes_whole_leaves(struct kunit *test)
 	exec_leaf_map_range(&vmf, &from, &to);
 	KUNIT_EXPECT_LE(test, from, own - 8);
 	KUNIT_EXPECT_GE(test, to, own + 7);
+	xa_destroy(&t->mapping.i_pages);
 }
 
 /* One page of text cached early would keep its block from being a leaf. */
