@@ -96,12 +96,12 @@ static void leaf_look_ahead(struct address_space *mapping, pgoff_t pgoff,
 		if (xas_retry(&xas, entry) || xa_is_value(entry))
 			continue;
 		nr = 1UL << xas_get_order(&xas);
-		index = max(round_down(xas.xa_index, nr), pgoff);
-		gap = min(gap, index);
+		index = round_down(xas.xa_index, nr);
+		gap = min(gap, max(index, pgoff));
 		if (index >= block)
 			break;
-		nr = min(round_down(xas.xa_index, nr) + nr, block) - index;
-		read->filled += nr * PAGE_SIZE;
+		read->filled += (min(index + nr, block) - max(index, pgoff)) *
+				PAGE_SIZE;
 	}
 	rcu_read_unlock();
 
