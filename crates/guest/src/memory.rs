@@ -3,6 +3,7 @@
 
 use crate::protocol::MemoryPressure;
 use anyhow::{Context, Result, bail, ensure};
+use nix::errno::Errno;
 use nix::unistd::{ForkResult, fork, pause, pipe};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -103,10 +104,8 @@ fn fragment(keep: u64) -> Result<()> {
     let start = map_memory(bytes, 0)?;
     advise(start, bytes, libc::MADV_NOHUGEPAGE)?;
     // SAFETY: the mapping was just made.
-    if unsafe { libc::mlock(start, bytes as usize) } != 0 {
-        let error = std::io::Error::last_os_error();
-        bail!("mlock of {bytes} bytes: {error}");
-    }
+    Errno::result(unsafe { libc::mlock(start, bytes as usize) })
+        .with_context(|| format!("mlock of {bytes} bytes"))?;
     for at in (0..bytes).step_by(2 * page as usize) {
         advise(
             start.wrapping_byte_add(at as usize),
@@ -119,10 +118,8 @@ fn fragment(keep: u64) -> Result<()> {
 
 fn advise(start: *mut libc::c_void, bytes: u64, advice: libc::c_int) -> Result<()> {
     // SAFETY: only called for memory that nobody uses.
-    if unsafe { libc::madvise(start, bytes as usize, advice) } != 0 {
-        let error = std::io::Error::last_os_error();
-        bail!("madvise({advice}) of {bytes} bytes: {error}");
-    }
+    Errno::result(unsafe { libc::madvise(start, bytes as usize, advice) })
+        .with_context(|| format!("madvise({advice}) of {bytes} bytes"))?;
     Ok(())
 }
 

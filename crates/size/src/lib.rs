@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_value_and_a_right_one() {
-        for bad in ["", "K", "12Q", "-1", "a lot"] {
+        for bad in ["", "K", "12Q", "-1", "-4K", "a lot", "99999999999T"] {
             let error = parse(bad).unwrap_err();
             assert!(
                 error.contains(&format!("`{bad}`")) && error.contains("64K"),
@@ -75,11 +75,17 @@ mod tests {
     fn printing_loses_nothing() {
         for (bytes, text) in [
             (0, "0"),
+            (1, "1"),
+            (16, "16"),
             (100, "100"),
             (4096, "4K"),
             (65_536, "64K"),
             (1536 * 1024, "1536K"),
+            ((1 << 20) + 1024, "1025K"),
+            (2 << 20, "2M"),
+            (32 << 20, "32M"),
             (512 << 20, "512M"),
+            (1 << 30, "1G"),
             (16 << 30, "16G"),
             (3 << 50, "3072T"),
         ] {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use std::process::ExitCode;
 use wideleaf_policy::Table;
+use wideleaf_size::{parse, short};
 
 /// Arguments of `wideleaf policy`.
 #[derive(clap::Args)]
@@ -63,25 +64,19 @@ impl Machine {
         if !self.page_size.is_power_of_two() {
             bail!(
                 "--page-size {} is not a power of two",
-                wideleaf_size::short(self.page_size)
+                short(self.page_size)
             );
         }
         let shift = self.page_size.trailing_zeros() as u8;
         Table::find(&self.arch, shift).with_context(|| {
             let known: Vec<String> = Table::all()
                 .iter()
-                .map(|table| {
-                    format!(
-                        "{} {}",
-                        table.arch(),
-                        wideleaf_size::short(1 << table.page_shift())
-                    )
-                })
+                .map(|table| format!("{} {}", table.arch(), short(1 << table.page_shift())))
                 .collect();
             format!(
                 "--arch {} --page-size {}: no such machine; there is {}",
                 self.arch,
-                wideleaf_size::short(self.page_size),
+                short(self.page_size),
                 known.join(", ")
             )
         })
@@ -94,7 +89,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16)
             .map_err(|error| format!("`{text}` is not a hexadecimal number: {error}")),
-        None => wideleaf_size::parse(text),
+        None => parse(text),
     }
 }
 
