@@ -6,23 +6,48 @@ HOST   := $(shell uname -m)-unknown-linux-musl
 GUESTS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BIN    := $(TARGET)/$(HOST)/release/wideleaf
+# Elsewhere the C compiler links for the host only; .cargo/config.toml has the other one.
+ifneq ($(shell uname -m),x86_64)
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER := rust-lld
+endif
 LAB    ?=
+SOAK   ?=
+# Where make measure keeps what it found.
+RESULTS ?= $(TARGET)/measured
+PREFIX ?= /usr/local
+export PREFIX DESTDIR TARGET
 
-.PHONY: help lab check build deps clean
+.PHONY: help lab measure test check soak build install uninstall deb deps clean
 
 help:
 	@echo 'make lab    build both kernels, boot them, print them side by side'
 	@echo '            (LAB="--base 7.3 --page-size 4K": options of wideleaf lab run)'
-	@echo 'make check  run all tests'
+	@echo 'make measure  every run that docs/measured.md shows, into RESULTS=$(RESULTS)'
+	@echo 'make test   formatting, clippy, unit tests: for every change'
+	@echo 'make check  run all tests, the ones in guests too'
+	@echo 'make soak   the job storm for ten minutes on each machine, base and file system'
+	@echo '            (SOAK=60: seconds instead)'
 	@echo 'make build  build the wideleaf command: $(BIN)'
+	@echo 'make install, make uninstall   what make build made, in PREFIX=$(PREFIX)'
+	@echo 'make deb    the same as a Debian package, in $(TARGET)'
 	@echo 'make clean  remove what cargo built; kernels stay in the cache'
 
 lab: build
 	@$(BIN) lab run $(LAB)
 
+measure: build
+	@$(BIN) lab matrix docs/measured.toml -o $(RESULTS)
+
+test:
+	@scripts/deps check
+	@scripts/test
+
 check:
 	@scripts/deps check
 	@scripts/check
+
+soak: build
+	@scripts/soak $(BIN) $(SOAK)
 
 deps:
 	@scripts/deps lab
@@ -32,6 +57,16 @@ deps:
 build: deps
 	@cargo build --quiet --release --locked -p wideleaf $(addprefix --target ,$(GUESTS))
 	@cargo build --quiet --release --locked -p wideleaf-plugin
+
+# Builds nothing: whoever installs may be root, who needs no compiler.
+install:
+	@scripts/install
+
+uninstall:
+	@scripts/install --remove
+
+deb: build
+	@scripts/deb
 
 clean:
 	cargo clean

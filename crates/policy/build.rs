@@ -18,10 +18,10 @@ fn main() {
     let mut build = cc::Build::new();
     // The object calls no library, so the distribution's GNU compiler serves
     // the static musl targets too and no musl cross compiler is needed.
+    let host = env::var("HOST").unwrap_or_default();
     build.compiler(match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
-        Ok("aarch64") if env::var("HOST").is_ok_and(|host| !host.starts_with("aarch64")) => {
-            "aarch64-linux-gnu-gcc"
-        }
+        Ok("aarch64") if !host.starts_with("aarch64") => "aarch64-linux-gnu-gcc",
+        Ok("x86_64") if !host.starts_with("x86_64") => "x86_64-linux-gnu-gcc",
         _ => "cc",
     });
     build

@@ -34,6 +34,11 @@ pub trait Watcher {
     fn leave(&mut self) {}
     /// The mapping is as the last phase left it: the moment to look at its leaves.
     fn look(&mut self, _address: u64, _len: u64) {}
+    /// A phase is what is done next; `text` says so to a human. Never called
+    /// inside a phase.
+    fn begin(&mut self, _phase: Phase, text: &str) {
+        self.progress(text);
+    }
     /// What is done next, for a human. Never called inside a phase.
     fn progress(&mut self, _text: &str) {}
 }
@@ -146,7 +151,7 @@ impl Run<'_> {
 
     fn cold(&mut self) -> Result<ColdReport> {
         let resident_before = self.mapping.resident(self.page_size)?;
-        self.watcher.progress("cold sweep");
+        self.watcher.begin(Phase::Cold, "cold sweep");
         let Plan { stride, stubs, .. } = self.plan;
         let address = self.mapping.address();
         let phase = measured(self.around, self.watcher, Phase::Cold, stubs, || {
@@ -171,7 +176,7 @@ impl Run<'_> {
         let address = self.mapping.address();
         // SAFETY: plan() made sure that all stubs lie in the mapping.
         unsafe { sweep::in_order(address, stride, stubs) };
-        self.watcher.progress("random calls");
+        self.watcher.begin(Phase::Random, "random calls");
         measured(self.around, self.watcher, Phase::Random, calls, || {
             // SAFETY: as above; a target is always one of the stubs.
             unsafe { sweep::random(address, stride, stubs, calls, seed) };

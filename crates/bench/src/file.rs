@@ -5,19 +5,18 @@
 //! first block carries a line of text behind its stub that names architecture and size, so that
 //! the benchmark can refuse to execute a file that was not made for it.
 
-use crate::options::STUB_SPACING;
+use crate::options::{BadOptions, STUB_SPACING};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 use nix::unistd::{AccessFlags, access};
-use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
-use wideleaf_size::{long, short};
+use wideleaf_arch::Arch;
+use wideleaf_size::long;
 
 const BLOCK: usize = STUB_SPACING as usize;
 
@@ -25,73 +24,21 @@ const BLOCK: usize = STUB_SPACING as usize;
 const LABEL_AT: usize = 16;
 const LABEL: &str = "wideleaf-stubs 1";
 
-/// Architectures that stubs exist for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Arch {
-    /// AArch64.
-    #[serde(rename = "arm64")]
-    Arm64,
-    /// AMD64.
-    #[serde(rename = "x86_64")]
-    X86_64,
-}
-
-impl Arch {
-    /// The architecture this program was built for, if there are stubs for it.
-    #[must_use]
-    pub const fn host() -> Option<Self> {
-        if cfg!(target_arch = "aarch64") {
-            Some(Self::Arm64)
-        } else if cfg!(target_arch = "x86_64") {
-            Some(Self::X86_64)
-        } else {
-            None
-        }
+/// 4K of the file: the stub, then traps.
+#[must_use]
+pub fn block(arch: Arch) -> [u8; BLOCK] {
+    let (stub, trap): (&[u8], &[u8]) = match arch {
+        // ret; brk #0x574c. Not udf, which is all zeros and looks like a hole.
+        Arch::Arm64 => (&[0xc0, 0x03, 0x5f, 0xd6], &[0x80, 0xe9, 0x2a, 0xd4]),
+        // ret; int3
+        Arch::X86_64 => (&[0xc3], &[0xcc]),
+    };
+    let mut block = [0; BLOCK];
+    for (byte, trap) in block.iter_mut().zip(trap.iter().cycle()) {
+        *byte = *trap;
     }
-
-    /// The kernel's name for it: `arm64`, `x86_64`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Arm64 => "arm64",
-            Self::X86_64 => "x86_64",
-        }
-    }
-
-    /// 4K of the file: the stub, then traps.
-    #[must_use]
-    pub fn block(self) -> [u8; BLOCK] {
-        let (stub, trap): (&[u8], &[u8]) = match self {
-            // ret; brk #0x574c. Not udf, which is all zeros and looks like a hole.
-            Self::Arm64 => (&[0xc0, 0x03, 0x5f, 0xd6], &[0x80, 0xe9, 0x2a, 0xd4]),
-            // ret; int3
-            Self::X86_64 => (&[0xc3], &[0xcc]),
-        };
-        let mut block = [0; BLOCK];
-        for (byte, trap) in block.iter_mut().zip(trap.iter().cycle()) {
-            *byte = *trap;
-        }
-        block[..stub.len()].copy_from_slice(stub);
-        block
-    }
-}
-
-impl std::fmt::Display for Arch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Arch {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "arm64" | "aarch64" => Ok(Self::Arm64),
-            "x86_64" | "amd64" => Ok(Self::X86_64),
-            _ => Err(format!("no stubs for `{text}`; known are arm64 and x86_64")),
-        }
-    }
+    block[..stub.len()].copy_from_slice(stub);
+    block
 }
 
 fn label(arch: Arch, size: u64) -> String {
@@ -107,7 +54,7 @@ pub fn write(out: &mut impl Write, arch: Arch, size: u64) -> io::Result<()> {
     if let Err(e) = check_size(size) {
         return Err(io::Error::new(ErrorKind::InvalidInput, e.to_string()));
     }
-    let block = arch.block();
+    let block = block(arch);
     let mut first = block;
     let text = label(arch, size);
     first[LABEL_AT..LABEL_AT + text.len()].copy_from_slice(text.as_bytes());
@@ -124,18 +71,12 @@ pub fn write(out: &mut impl Write, arch: Arch, size: u64) -> io::Result<()> {
     out.flush()
 }
 
-fn check_size(size: u64) -> Result<()> {
-    ensure!(
-        size != 0,
-        "a stub file of 0 bytes has no stub; the smallest is 4K"
-    );
-    ensure!(
-        size.is_multiple_of(STUB_SPACING),
-        "stub file size {size} is not a multiple of 4096; the nearest are {} and {}",
-        short(size / STUB_SPACING * STUB_SPACING),
-        short((size / STUB_SPACING + 1) * STUB_SPACING)
-    );
-    Ok(())
+fn check_size(size: u64) -> Result<(), BadOptions> {
+    match size {
+        0 => Err(BadOptions::EmptyFile),
+        _ if !size.is_multiple_of(STUB_SPACING) => Err(BadOptions::FileSize { size }),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a new executable stub file and has it on the disk when it returns.
@@ -279,7 +220,7 @@ fn read_label(file: &File, len: u64) -> Result<Arch> {
     let (Some(arch), Some(size)) = (words.next(), words.next()) else {
         bail!("its label `{line}` lacks architecture or size");
     };
-    let arch = arch.parse::<Arch>().map_err(anyhow::Error::msg)?;
+    let arch = arch.parse::<Arch>()?;
     ensure!(
         size == len.to_string(),
         "made with {size} bytes, but has {len}"
@@ -343,7 +284,7 @@ mod tests {
     fn the_label_stays_in_the_first_block_and_off_the_stub() {
         let file = made(Arch::Arm64, 8192);
         assert!(file[16..].starts_with(b"wideleaf-stubs 1 arm64 8192\n"));
-        assert_eq!(file[4096..], Arch::Arm64.block());
+        assert_eq!(file[4096..], block(Arch::Arm64));
     }
 
     #[test]

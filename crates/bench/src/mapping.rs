@@ -99,7 +99,8 @@ fn explain(error: Errno) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Arch, create};
+    use crate::file::create;
+    use wideleaf_arch::Arch;
 
     #[test]
     fn asked_for_alignment_is_given() {

@@ -2,6 +2,7 @@
 //! What the benchmark can be asked for, and what makes a request impossible.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use wideleaf_size::short;
@@ -33,6 +34,16 @@ impl Stride {
         match self {
             Stride::Page => page_size,
             Stride::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Display for Stride {
+    /// As [`FromStr`] takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stride::Page => f.write_str("page"),
+            Stride::Bytes(bytes) => f.write_str(&short(*bytes)),
         }
     }
 }
@@ -134,6 +145,13 @@ pub enum BadOptions {
     NoPhase,
     #[error("alignment {align}: must be a power of two and at least the page size {}", short(*page))]
     Align { align: u64, page: u64 },
+    #[error("a stub file of 0 bytes has no stub; the smallest is 4K")]
+    EmptyFile,
+    #[error(
+        "stub file size {size} is not a multiple of 4096; the nearest are {} and {}",
+        short(size / STUB_SPACING * STUB_SPACING), short((size / STUB_SPACING + 1) * STUB_SPACING)
+    )]
+    FileSize { size: u64 },
 }
 
 impl ExecOptions {

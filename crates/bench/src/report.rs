@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The figures of one run.
 
-use crate::file::Arch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use wideleaf_arch::Arch;
 
 /// A figure, or why there is none. In JSON a number or `{"not_available": "reason"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -68,9 +68,9 @@ pub fn run(
     // The measured functions' own faults must not count.
     watcher.leave();
     phase(&mut Alone, Phase::Cold, &[])?;
-    watcher.progress(&format!("{pattern}: cold"));
+    watcher.begin(Phase::Cold, &format!("{pattern}: cold"));
     let cold = phase(watcher, Phase::Cold, &once)?;
-    watcher.progress(&format!("{pattern}: random calls"));
+    watcher.begin(Phase::Random, &format!("{pattern}: random calls"));
     let random = phase(watcher, Phase::Random, &often)?;
     watcher.look(mapping.address(), stubs.len);
     let page_size = page_size();
@@ -120,7 +120,8 @@ fn pages(offsets: &[u64], page_size: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Arch, create};
+    use crate::file::create;
+    use wideleaf_arch::Arch;
 
     fn stub_file(size: u64) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();

@@ -84,9 +84,19 @@ pub struct ReclaimCounter {
     pub cgroup: Option<PathBuf>,
 }
 
+/// The unit of the count of this name that [`ReclaimCounter::read`] gives.
+pub fn reclaim_unit(name: &str) -> &'static str {
+    match name {
+        "direct_stalls" => "stalls",
+        "limit_hits" => "hits",
+        "oom_kills" => "kills",
+        _ => "pages",
+    }
+}
+
 impl ReclaimCounter {
     /// So far: `direct_scans` and `kswapd_scans`, pages looked at by whoever needed memory and by
-    /// kswapd; `direct_stalls`, how often an allocation had to reclaim by itself (of the machine);
+    /// kswapd, and `scans`, both; `direct_stalls`, how often an allocation had to reclaim by itself (of the machine);
     /// `limit_hits`, how often the cgroup was at its limit; `oom_kills`.
     pub fn read(&self) -> Result<BTreeMap<String, u64>> {
         let mut counts = BTreeMap::new();
@@ -100,8 +110,10 @@ impl ReclaimCounter {
                 counters(&cgroup.join("memory.stat"))?
             }
         };
-        put("direct_scans", sum(&scans, "pgscan_direct"));
-        put("kswapd_scans", sum(&scans, "pgscan_kswapd"));
+        let (direct, kswapd) = (sum(&scans, "pgscan_direct"), sum(&scans, "pgscan_kswapd"));
+        put("direct_scans", direct);
+        put("kswapd_scans", kswapd);
+        put("scans", direct + kswapd);
         // One for each zone: allocstall_normal, allocstall_movable.
         let stalls = machine
             .iter()
@@ -212,6 +224,7 @@ mod tests {
         };
         let counts = counter.read().unwrap();
         assert_eq!((counts["direct_scans"], counts["kswapd_scans"]), (40, 7));
+        assert_eq!(counts["scans"], 47);
         assert_eq!(counts["limit_hits"], 3);
         assert!(counts.contains_key("direct_stalls") && counts.contains_key("oom_kills"));
         let machine = ReclaimCounter::default().read().unwrap();

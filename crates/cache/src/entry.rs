@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One entry: a folder with a manifest.
 
-use crate::Listed;
 use crate::key::{Key, hash_file};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const MANIFEST: &str = "manifest.json";
+
+/// Entries per kind, as [`crate::Cache::list`] gives them.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The entry's kind, such as `kernel`.
+    pub kind: String,
+    /// The entry's folder.
+    pub path: PathBuf,
+    /// Bytes its files take.
+    pub bytes: u64,
+    /// When it was last used.
+    pub used: std::time::SystemTime,
+}
 
 /// A finished entry whose files were just checked against their hashes.
 #[derive(Clone, Debug)]

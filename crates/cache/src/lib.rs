@@ -17,7 +17,7 @@ mod key;
 mod lock;
 mod space;
 
-pub use entry::Entry;
+pub use entry::{Entry, Listed};
 pub use key::Key;
 pub use lock::Lock;
 
@@ -28,19 +28,6 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
-}
-
-/// Entries per kind, as [`Cache::list`] gives them.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// The entry's kind, such as `kernel`.
-    pub kind: String,
-    /// The entry's folder.
-    pub path: PathBuf,
-    /// Bytes its files take.
-    pub bytes: u64,
-    /// When it was last used.
-    pub used: std::time::SystemTime,
 }
 
 impl Cache {

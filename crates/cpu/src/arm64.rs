@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! arm64: MIDR_EL1 as the kernel shows it in sysfs, and the parts table.
 
-use crate::{Arch, Coalesce, Cpu, known};
+use crate::{Coalesce, Cpu, known};
 use std::collections::BTreeMap;
 use std::path::Path;
+use wideleaf_arch::Arch;
 
 /// Reads `MIDR_EL1` of every CPU below `sys` and describes the commonest.
 ///
@@ -16,7 +17,7 @@ pub(crate) fn detect(sys: &Path, page_size: u64) -> Cpu {
     let Some(&(midr, _)) = by_count.first() else {
         return Cpu {
             name: "arm64".to_owned(),
-            arch: Arch::Arm64,
+            arch: Some(Arch::Arm64),
             origin: "no regs/identification/midr_el1 in sysfs".to_owned(),
             coalesce: Coalesce::contpte(page_size),
             tlb: None,
@@ -34,7 +35,7 @@ pub(crate) fn detect(sys: &Path, page_size: u64) -> Cpu {
     };
     Cpu {
         name,
-        arch: Arch::Arm64,
+        arch: Some(Arch::Arm64),
         origin: format!("MIDR_EL1 {midr:#010x} in sysfs{also}"),
         coalesce: Coalesce::contpte(page_size),
         tlb,

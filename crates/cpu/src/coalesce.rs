@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which aligned groups of page-table entries a CPU caches as one.
 
-use crate::Arch;
 use serde::Serialize;
+use wideleaf_arch::Arch;
 use wideleaf_size::short;
 
 /// Leaf sizes between the base page and the PMD that a CPU can cache as one
@@ -72,11 +72,13 @@ impl Coalesce {
     }
 
     /// What any CPU of an architecture can be expected to do.
-    pub fn generic(arch: Arch, page_size: u64) -> Self {
+    pub fn generic(arch: Option<Arch>, page_size: u64) -> Self {
         match arch {
-            Arch::Arm64 => Self::contpte(page_size),
-            Arch::X86_64 => Self::none("no coalescing below 2M is documented for this x86 CPU"),
-            Arch::Other => Self::none("nothing known about coalescing on this architecture"),
+            Some(Arch::Arm64) => Self::contpte(page_size),
+            Some(Arch::X86_64) => {
+                Self::none("no coalescing below 2M is documented for this x86 CPU")
+            }
+            None => Self::none("nothing known about coalescing on this architecture"),
         }
     }
 

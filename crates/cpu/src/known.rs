@@ -4,7 +4,8 @@
 //! TLB sizes are not kept here: they come from the profile table of
 //! `wideleaf-tlb`, so that the lab's model and the tool agree.
 
-use crate::{Arch, Coalesce, Cpu, Role, Tlb, TlbArray};
+use crate::{Coalesce, Cpu, Role, Tlb, TlbArray};
+use wideleaf_arch::Arch;
 use wideleaf_tlb::profile::{ArraySpec, Level2, PROFILES};
 
 /// `(name, implementer, part)` of MIDR_EL1 bits 31:24 and 15:4, as in the
@@ -53,18 +54,21 @@ pub fn named(name: &str, page_size: u64) -> Option<Cpu> {
     let (arch, coalesce) = if name == "generic-arm64" || ARM64_PARTS.iter().any(|p| p.0 == name) {
         (Arch::Arm64, Coalesce::contpte(page_size))
     } else if name == "generic-x86_64" {
-        (Arch::X86_64, Coalesce::generic(Arch::X86_64, page_size))
+        (
+            Arch::X86_64,
+            Coalesce::generic(Some(Arch::X86_64), page_size),
+        )
     } else {
         let (_, family) = X86.iter().find(|p| p.0 == name)?;
         let coalesce = match family {
-            0 => Coalesce::generic(Arch::X86_64, page_size),
+            0 => Coalesce::generic(Some(Arch::X86_64), page_size),
             _ => Coalesce::amd(*family),
         };
         (Arch::X86_64, coalesce)
     };
     Some(Cpu {
         name: name.to_owned(),
-        arch,
+        arch: Some(arch),
         origin: "named on the command line".to_owned(),
         coalesce,
         tlb: profile_tlb(name),

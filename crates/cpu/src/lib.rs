@@ -8,57 +8,18 @@
 
 mod arm64;
 mod coalesce;
+mod cpu;
 mod known;
 mod tlb;
 mod x86;
 
 pub use coalesce::Coalesce;
+pub use cpu::Cpu;
 pub use known::{named, names};
 pub use tlb::{Demand, Role, Tlb, TlbArray};
 
-use serde::Serialize;
 use std::path::Path;
-
-/// An instruction-set architecture that Wideleaf knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arch {
-    /// AArch64
-    Arm64,
-    /// x86-64
-    #[serde(rename = "x86_64")]
-    X86_64,
-    /// Anything else: base pages and PMD leaves only
-    Other,
-}
-
-impl Arch {
-    /// The architecture that this program was compiled for.
-    pub fn native() -> Self {
-        if cfg!(target_arch = "aarch64") {
-            Self::Arm64
-        } else if cfg!(target_arch = "x86_64") {
-            Self::X86_64
-        } else {
-            Self::Other
-        }
-    }
-}
-
-/// A CPU as far as its TLBs are concerned.
-#[derive(Clone, Debug, Serialize)]
-pub struct Cpu {
-    /// The name to show, for example `AMD EPYC (family 1Ah model 2)`.
-    pub name: String,
-    /// Its architecture.
-    pub arch: Arch,
-    /// How it was found out.
-    pub origin: String,
-    /// Which entries it coalesces.
-    pub coalesce: Coalesce,
-    /// Its TLBs, or `None` where neither the hardware nor a table tells.
-    pub tlb: Option<Tlb>,
-}
+use wideleaf_arch::Arch;
 
 /// Detects the CPU of this machine.
 ///
@@ -66,12 +27,12 @@ pub struct Cpu {
 /// for arm64's `MIDR_EL1`; x86 asks the CPUID instruction. `page_size` is the
 /// kernel's base page size in bytes.
 pub fn detect(sys: &Path, page_size: u64) -> Cpu {
-    match Arch::native() {
-        Arch::X86_64 => x86::detect(page_size),
-        Arch::Arm64 => arm64::detect(sys, page_size),
-        Arch::Other => Cpu {
+    match Arch::host() {
+        Some(Arch::X86_64) => x86::detect(page_size),
+        Some(Arch::Arm64) => arm64::detect(sys, page_size),
+        None => Cpu {
             name: std::env::consts::ARCH.to_owned(),
-            arch: Arch::Other,
+            arch: None,
             origin: "architecture without a table entry".to_owned(),
             coalesce: Coalesce::none("nothing known about coalescing on this architecture"),
             tlb: None,

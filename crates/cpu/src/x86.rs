@@ -3,7 +3,7 @@
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn detect(_page_size: u64) -> crate::Cpu {
-    unreachable!("only called where Arch::native() is X86_64")
+    unreachable!("only called where Arch::host() is X86_64")
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -11,8 +11,9 @@ pub(crate) use imp::detect;
 
 #[cfg(target_arch = "x86_64")]
 mod imp {
-    use crate::{Arch, Coalesce, Cpu, Role, Tlb, TlbArray};
+    use crate::{Coalesce, Cpu, Role, Tlb, TlbArray};
     use raw_cpuid::{Associativity, CpuId, CpuIdReader, DatType};
+    use wideleaf_arch::Arch;
 
     const K4: u64 = 4 << 10;
     const M2: u64 = 2 << 20;
@@ -49,12 +50,12 @@ mod imp {
                 "{} (family {family:X}h model {model:X}h)",
                 brand.filter(|b| !b.is_empty()).unwrap_or(vendor)
             ),
-            arch: Arch::X86_64,
+            arch: Some(Arch::X86_64),
             origin: "CPUID of the CPU that this process runs on".to_owned(),
             coalesce: if amd {
                 Coalesce::amd(family)
             } else {
-                Coalesce::generic(Arch::X86_64, page_size)
+                Coalesce::generic(Some(Arch::X86_64), page_size)
             },
             tlb,
         }

@@ -2,47 +2,65 @@
 //! Making leaves wide after the fact: collapse of file text.
 
 use crate::kernel::{Config, Release};
+use crate::trial::Trial;
 use crate::{Check, Host};
 
-/// `needless`: the file systems that hold programs have large folios.
+/// What a refusal can be answered with.
+const ELSEWHERE: &str = "put hot programs on a tmpfs mounted huge=always, which needs no collapse, or use a kernel with \
+     CONFIG_READ_ONLY_THP_FOR_FS=y";
+
 pub(crate) fn checks(
     host: &Host,
     release: &Release,
     config: &Config,
-    needless: bool,
+    trials: &[Trial],
 ) -> Vec<Check> {
     vec![
-        read_only_thp(release, config, needless),
-        madv_collapse(host, release, config),
+        read_only_thp(release, config, trials),
+        madv_collapse(host, release, trials),
     ]
 }
 
-fn read_only_thp(release: &Release, config: &Config, needless: bool) -> Check {
+/// Whether a collapse of files works: `None` if none was tried.
+fn files_work(trials: &[Trial]) -> Option<bool> {
+    let files = || trials.iter().filter(|t| t.place != "shared memory");
+    files().next()?;
+    Some(files().all(|t| t.answer.is_ok()))
+}
+
+fn read_only_thp(release: &Release, config: &Config, trials: &[Trial]) -> Check {
     const OPTION: &str = "READ_ONLY_THP_FOR_FS";
     let check = Check::new(
         "read-only-thp",
         "CONFIG_READ_ONLY_THP_FOR_FS",
-        "on file systems without large folios it lets khugepaged and MADV_COLLAPSE put text that nobody writes into PMD leaves",
+        "it lets khugepaged and MADV_COLLAPSE put text that nobody writes into PMD leaves",
     );
-    match config.get(OPTION) {
-        None => check.unknown("the kernel's configuration was not found (/proc/config.gz, /boot/config-*)"),
-        Some("y") => check.good("built in"),
+    let source = config.source.as_deref().unwrap_or("?");
+    match (config.get(OPTION), files_work(trials)) {
+        (None, _) => check.unknown("the kernel's configuration was not found (/proc/config.gz, /boot/config-*)"),
+        (Some("y"), _) => check.good("built in"),
         // 7.3 has no such option any more.
-        Some(_) if !config.mentions(OPTION) && release.at_least(7, 0) == Some(true) => {
+        (Some(_), _) if !config.mentions(OPTION) && release.at_least(7, 0) == Some(true) => {
             check.note("this kernel has no such option any more; large folios of the file system take its place")
         }
-        Some(_) if needless => check.note(
-            "not set; the file systems that hold programs have large folios and do not need it",
-        ),
-        Some(_) => check.improve(
-            format!("not set in {}", config.source.as_deref().unwrap_or("?")),
-            "use a kernel with CONFIG_READ_ONLY_THP_FOR_FS=y, or file systems that have large folios themselves",
+        (Some(_), Some(true)) => check.note(format!(
+            "not set in {source}; MADV_COLLAPSE of files was tried and works without it"
+        )),
+        (Some(_), tried) => check.improve(
+            format!(
+                "not set in {source}{}",
+                match tried {
+                    Some(_) => ", and MADV_COLLAPSE of files was tried and refused",
+                    None => "",
+                }
+            ),
+            "use a kernel with CONFIG_READ_ONLY_THP_FOR_FS=y, or put hot programs on a tmpfs mounted huge=always",
             "install such a kernel",
         ),
     }
 }
 
-fn madv_collapse(host: &Host, release: &Release, config: &Config) -> Check {
+fn madv_collapse(host: &Host, release: &Release, trials: &[Trial]) -> Check {
     let check = Check::new(
         "madv-collapse",
         "MADV_COLLAPSE",
@@ -51,23 +69,46 @@ fn madv_collapse(host: &Host, release: &Release, config: &Config) -> Check {
     let thp = host
         .read("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
         .is_some();
-    let files = match config.get("READ_ONLY_THP_FOR_FS") {
-        Some("y") => "text of any file system, as long as nobody has the file open for writing",
-        Some(_) => {
-            "shared memory and tmpfs; other files only where the file system has large folios"
-        }
-        None => {
-            "shared memory and tmpfs; other files if the kernel has CONFIG_READ_ONLY_THP_FOR_FS"
-        }
-    };
     match (release.at_least(6, 1), thp) {
-        (Some(true), true) => check.good(format!("works on {files}")),
-        (Some(true), false) => check.note("the kernel has no transparent huge pages"),
-        (Some(false), _) => check.improve(
-            format!("Linux {} does not have it", release.text),
-            "use Linux 6.1 or later",
-            "install a later kernel of the distribution",
-        ),
-        (None, _) => check.unknown("the kernel's version is unknown"),
+        (Some(true), true) => {}
+        (Some(true), false) => return check.note("the kernel has no transparent huge pages"),
+        (Some(false), _) => {
+            return check.improve(
+                format!("Linux {} does not have it", release.text),
+                "use Linux 6.1 or later",
+                "install a later kernel of the distribution",
+            );
+        }
+        (None, _) => return check.unknown("the kernel's version is unknown"),
     }
+    let lines: Vec<String> = trials.iter().map(line).collect();
+    let mut meanings: Vec<&str> = trials
+        .iter()
+        .filter_map(|t| t.answer.as_ref().err().map(String::as_str))
+        .collect();
+    meanings.sort_unstable();
+    meanings.dedup();
+    let meanings: String = meanings.iter().map(|m| format!(". {m}")).collect();
+    let found = format!("tried: {}{meanings}", lines.join("; "));
+    match files_work(trials) {
+        None => check.unknown("there was no file of a PMD's size to try it on"),
+        Some(true) => check.good(found),
+        Some(false) => check.improve(
+            found,
+            ELSEWHERE,
+            "/etc/fstab for the tmpfs, and a systemd unit that copies the program before its service starts",
+        ),
+    }
+}
+
+fn line(trial: &Trial) -> String {
+    let file = trial
+        .file
+        .as_ref()
+        .map_or_else(String::new, |file| format!(", {}", file.display()));
+    let answer = match &trial.answer {
+        Ok(()) => "works",
+        Err(why) => why.split(':').next().unwrap_or(why),
+    };
+    format!("{}{file}: {answer}", trial.place)
 }

@@ -2,6 +2,7 @@
 //! Which mounted file systems keep their files in large folios.
 
 use crate::kernel::{Config, Release};
+use crate::trial::{self, Trial};
 use crate::{Check, Host, Status};
 
 /// From which version on a file system is known to have large folios for
@@ -61,6 +62,23 @@ fn mounts(host: &Host) -> Vec<Mount> {
         .collect()
 }
 
+/// Those that hold text. The last mount on a point hides the ones before.
+fn of_text(mounts: &[Mount]) -> Vec<&Mount> {
+    TEXT.iter()
+        .filter_map(|point| mounts.iter().rev().find(|m| m.point == *point))
+        .collect()
+}
+
+/// What the kernel says to a collapse on each of them, and elsewhere.
+pub(crate) fn trials(host: &Host) -> Vec<Trial> {
+    let mounts = mounts(host);
+    let mounted = of_text(&mounts)
+        .into_iter()
+        .filter_map(|mount| trial::mounted(host, &mount.point, &mount.kind));
+    let mounted: Vec<Trial> = mounted.collect();
+    trial::own(host).into_iter().chain(mounted).collect()
+}
+
 /// The file systems that hold text.
 pub(crate) fn text(host: &Host, release: &Release, config: &Config) -> Check {
     let check = Check::new(
@@ -69,11 +87,7 @@ pub(crate) fn text(host: &Host, release: &Release, config: &Config) -> Check {
         "the page cache can only map wide what the file system lets it keep in large folios",
     );
     let mounts = mounts(host);
-    // The last mount on a point hides the ones before.
-    let found: Vec<&Mount> = TEXT
-        .iter()
-        .filter_map(|point| mounts.iter().rev().find(|m| m.point == *point))
-        .collect();
+    let found = of_text(&mounts);
     if found.is_empty() {
         return check.unknown("/proc/self/mounts cannot be read or has no root");
     }

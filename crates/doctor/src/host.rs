@@ -77,6 +77,18 @@ impl Host {
             .then(|| String::from_utf8_lossy(&text).into_owned())
     }
 
+    /// Whether it is the machine that this runs on, where things can be tried.
+    pub(crate) fn is_here(&self) -> bool {
+        self.answers.is_none()
+    }
+
+    /// Answers to what is tried out, where nothing can be: `None` on this
+    /// machine, where it can.
+    pub(crate) fn told(&self, question: &str) -> Option<Option<&str>> {
+        let answers = self.answers.as_ref()?;
+        Some(answers.get(question).map(String::as_str))
+    }
+
     /// The choice in brackets of a sysfs file like `always [madvise] never`.
     pub(crate) fn chosen(&self, path: &str) -> Option<String> {
         let text = self.read(path)?;

@@ -3,109 +3,26 @@
 //! what was found, why it matters, what to change and how to make it last.
 //!
 //! Everything is read through [`Host`], so that tests can present a machine
-//! that is not there.
+//! that is not there. Two things are tried out instead of deduced: `trial` asks
+//! the kernel for a collapse, `link` links a program.
 
+mod check;
 mod collapse;
 mod filesystems;
 mod host;
 mod kernel;
+mod link;
 #[cfg(test)]
 mod tests;
 mod thp;
 mod toolchain;
+mod trial;
 
+pub use check::{Check, Status};
 pub use host::Host;
 
-use serde::Serialize;
 use wideleaf_cpu::Cpu;
 use wideleaf_size::short;
-
-/// The outcome of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// As good as it gets on this machine.
-    Good,
-    /// Something can be changed for wider leaves.
-    Improve,
-    /// Nothing to change, but good to know.
-    Note,
-    /// It could not be found out.
-    Unknown,
-}
-
-/// One check.
-#[derive(Clone, Debug, Serialize)]
-pub struct Check {
-    /// A short name that does not change, for scripts.
-    pub id: &'static str,
-    /// What was looked at.
-    pub title: &'static str,
-    /// The outcome.
-    pub status: Status,
-    /// What was found.
-    pub found: String,
-    /// Why it matters for the leaves of text.
-    pub why: &'static str,
-    /// What to do now; empty if nothing.
-    pub change: String,
-    /// How to make that last over a reboot; empty if nothing.
-    pub persist: String,
-}
-
-impl Check {
-    fn new(id: &'static str, title: &'static str, why: &'static str) -> Self {
-        let status = Status::Unknown;
-        Self {
-            id,
-            title,
-            status,
-            found: String::new(),
-            why,
-            change: String::new(),
-            persist: String::new(),
-        }
-    }
-
-    fn good(self, found: impl Into<String>) -> Self {
-        Self {
-            status: Status::Good,
-            found: found.into(),
-            ..self
-        }
-    }
-
-    fn note(self, found: impl Into<String>) -> Self {
-        Self {
-            status: Status::Note,
-            found: found.into(),
-            ..self
-        }
-    }
-
-    fn unknown(self, found: impl Into<String>) -> Self {
-        Self {
-            status: Status::Unknown,
-            found: found.into(),
-            ..self
-        }
-    }
-
-    fn improve(
-        self,
-        found: impl Into<String>,
-        change: impl Into<String>,
-        persist: impl Into<String>,
-    ) -> Self {
-        Self {
-            status: Status::Improve,
-            found: found.into(),
-            change: change.into(),
-            persist: persist.into(),
-            ..self
-        }
-    }
-}
 
 /// Makes all checks, in the order in which they build on each other.
 pub fn examine(host: &Host, cpu: &Cpu) -> Vec<Check> {
@@ -113,11 +30,10 @@ pub fn examine(host: &Host, cpu: &Cpu) -> Vec<Check> {
     let config = kernel::config(host);
     let mut checks = vec![kernel::version(&release), tlb(cpu)];
     checks.extend(thp::checks(host, &release, &config));
-    let text = filesystems::text(host, &release, &config);
-    let large = text.status == Status::Good;
-    checks.push(text);
+    checks.push(filesystems::text(host, &release, &config));
     checks.push(filesystems::tmpfs(host));
-    checks.extend(collapse::checks(host, &release, &config, large));
+    let trials = filesystems::trials(host);
+    checks.extend(collapse::checks(host, &release, &config, &trials));
     checks.extend(toolchain::checks(host));
     checks
 }

@@ -113,6 +113,8 @@ fn a_modern_machine_is_good() {
             ),
         ],
         &[
+            ("collapse /", "ok"),
+            ("collapse /usr", "ok"),
             (
                 "/lib/ld-linux-aarch64.so.1 --version",
                 "ld.so (Debian GLIBC 2.44-1) stable release version 2.44.\n",
@@ -203,6 +205,162 @@ fn mount_points_may_hold_spaces_and_be_hidden_by_later_ones() {
         check.found
     );
     assert_eq!(check.status, Status::Good);
+}
+
+/// Linux 6.18 on ext4, as far as MADV_COLLAPSE goes.
+fn collapsing(answers: &[(&str, &str)]) -> Vec<Check> {
+    let pmd = format!("{THP}/hpage_pmd_size");
+    examined(
+        &[
+            ("proc/sys/kernel/osrelease", "6.18.44\n"),
+            (
+                "boot/config-6.18.44",
+                "# CONFIG_READ_ONLY_THP_FOR_FS is not set\n",
+            ),
+            (&pmd, "2097152\n"),
+            ("proc/self/mounts", "/dev/sda1 / ext4 rw 0 0\n"),
+        ],
+        answers,
+    )
+}
+
+#[test]
+fn a_collapse_is_called_good_only_where_it_was_tried_and_works() {
+    let checks = collapsing(&[
+        ("collapse shared-memory", "ok"),
+        ("collapse own", "EINVAL: no"),
+        ("collapse /", "EINVAL: no"),
+    ]);
+    let check = find(&checks, "madv-collapse");
+    assert_eq!(check.status, Status::Improve, "{}", check.found);
+    assert!(
+        check.found.contains("shared memory: works"),
+        "{}",
+        check.found
+    );
+    assert!(
+        check.found.contains("/ (ext4): EINVAL. EINVAL: no"),
+        "{}",
+        check.found
+    );
+    assert!(check.change.contains("huge=always"), "{}", check.change);
+    let option = find(&checks, "read-only-thp");
+    assert_eq!(option.status, Status::Improve);
+    assert!(
+        option.found.contains("tried and refused"),
+        "{}",
+        option.found
+    );
+
+    let checks = collapsing(&[("collapse own", "ok"), ("collapse /", "ok")]);
+    assert_eq!(find(&checks, "madv-collapse").status, Status::Good);
+    assert_eq!(find(&checks, "read-only-thp").status, Status::Note);
+
+    let checks = collapsing(&[]);
+    assert_eq!(find(&checks, "madv-collapse").status, Status::Unknown);
+}
+
+#[test]
+fn sizes_of_anonymous_folios_are_those_enabled_in_the_order_of_numbers() {
+    let found = |thp: &str, sizes: &[(u64, &str)]| {
+        let mut files = vec![
+            (
+                "proc/sys/kernel/osrelease".to_owned(),
+                "6.18.0\n".to_owned(),
+            ),
+            (format!("{THP}/enabled"), thp.to_owned()),
+        ];
+        for (kib, mode) in sizes {
+            files.push((
+                format!("{THP}/hugepages-{kib}kB/enabled"),
+                (*mode).to_owned(),
+            ));
+        }
+        let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (&p[..], &t[..])).collect();
+        find(&examined(&files, &[]), "folio-sizes").found.clone()
+    };
+    let never = "always inherit madvise [never]";
+    let inherit = "always [inherit] madvise never";
+    let sizes = [
+        (2048, inherit),
+        (64, never),
+        (16, "[always] inherit madvise never"),
+        (128, never),
+    ];
+    let text = found("always [madvise] never", &sizes);
+    assert!(
+        text.starts_with(
+            "anonymous memory may use 2 of 4 sizes: 16K (always) 2M (madvise); the others (64K 128K) are off;"
+        ),
+        "{text}"
+    );
+    // What is inherited may be never, too.
+    let text = found("always madvise [never]", &[(64, never), (2048, inherit)]);
+    assert!(
+        text.starts_with("anonymous memory may use none of the 2 sizes (64K 2M);"),
+        "{text}"
+    );
+}
+
+/// The linkers that there are: what they do is in no help.
+#[test]
+fn linkers_are_tried_out() {
+    let checks = crate::toolchain::checks(&Host::local());
+    let linkers: Vec<&Check> = checks
+        .iter()
+        .filter(|c| c.id.starts_with("linker-"))
+        .collect();
+    assert!(!linkers.is_empty(), "binutils are not installed");
+    for check in linkers {
+        let expected = match check.id {
+            "linker-lld" | "linker-mold" => "is: page shift;",
+            _ => "is: max-page-size;",
+        };
+        assert!(
+            check.found.contains(expected),
+            "{}: {}",
+            check.id,
+            check.found
+        );
+        assert!(
+            check.found.ends_with("max-page-size=0x200000: good"),
+            "{}",
+            check.found
+        );
+        assert!(
+            !check.change.contains("separate-code"),
+            "docs/tool.md reserves it for small code: {}",
+            check.change
+        );
+    }
+}
+
+/// On this kernel the answer is what a program gets that asks itself.
+#[test]
+fn what_doctor_says_of_collapse_is_what_the_kernel_does() {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+    let page = page.ok().flatten().map_or(4096, |p| p as u64);
+    let cpu = named("neoverse-v2", page).unwrap();
+    let checks = examine(&Host::local(), &cpu);
+    let check = find(&checks, "madv-collapse");
+    if !check.found.starts_with("tried: ") {
+        eprintln!("SKIPPED: {}", check.found);
+        return;
+    }
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    let answer = match wideleaf_collapse::probe(&file, 2 << 20) {
+        Ok(()) => "works".to_owned(),
+        Err(why) => why.to_string(),
+    };
+    let own = check
+        .found
+        .split("; ")
+        .find(|t| t.contains("own text"))
+        .unwrap();
+    assert!(
+        own.contains(&answer[..6.min(answer.len())]),
+        "{own} / {answer}"
+    );
 }
 
 #[test]

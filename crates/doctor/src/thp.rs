@@ -3,6 +3,7 @@
 
 use crate::kernel::{Config, Release};
 use crate::{Check, Host};
+use wideleaf_size::short;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
@@ -109,17 +110,41 @@ fn contpte(host: &Host, release: &Release, config: &Config) -> Check {
         "folio sizes below a PMD",
         "a folio between the base page and the PMD is one TLB entry where the CPU coalesces it (arm64 contpte, AMD)",
     );
-    let sizes: Vec<String> = host
+    let mut sizes: Vec<u64> = host
         .list(THP)
         .iter()
         .filter_map(|n| {
             n.strip_prefix("hugepages-")?
                 .strip_suffix("kB")?
-                .parse::<u64>()
+                .parse()
                 .ok()
         })
-        .map(|kib| format!("{kib}K"))
         .collect();
+    sizes.sort_unstable();
+    let enabled: Vec<String> = sizes
+        .iter()
+        .filter_map(|kib| Some((*kib, mode(host, *kib)?)))
+        .map(|(kib, mode)| format!("{} ({mode})", short(kib << 10)))
+        .collect();
+    let all: Vec<String> = sizes.iter().map(|kib| short(kib << 10)).collect();
+    let anonymous = match (sizes.len(), enabled.len()) {
+        (0, _) => "the kernel names no sizes for anonymous memory".to_owned(),
+        (all_of, 0) => format!(
+            "anonymous memory may use none of the {all_of} sizes ({})",
+            all.join(" ")
+        ),
+        (all_of, some) => format!(
+            "anonymous memory may use {some} of {all_of} sizes: {}; the others ({}) are off",
+            enabled.join(" "),
+            sizes
+                .iter()
+                .filter(|kib| mode(host, **kib).is_none())
+                .map(|kib| short(kib << 10))
+                .collect::<Vec<_>>()
+                .join(" ")
+        ),
+    };
+    let anonymous = anonymous.replace("; the others () are off", "");
     let folding = match config.get("ARM64_CONTPTE") {
         Some("y") => ", contpte folding built in",
         _ if config.mentions("ARM64_CONTPTE") => ", contpte folding not built in",
@@ -127,10 +152,21 @@ fn contpte(host: &Host, release: &Release, config: &Config) -> Check {
     };
     match release.at_least(6, 8) {
         Some(true) => check.note(format!(
-            "anonymous memory can use {} sizes ({}); for files the file system and readahead decide{folding}",
-            sizes.len(),
-            sizes.join(" ")
+            "{anonymous}; for files the file system and readahead decide{folding}"
         )),
-        _ => check.note(format!("no sizes between page and PMD for anonymous memory before Linux 6.8{folding}")),
+        _ => check.note(format!(
+            "no sizes between page and PMD for anonymous memory before Linux 6.8{folding}"
+        )),
     }
+}
+
+/// What `enabled` says of anonymous folios of one size; `None` for never.
+/// `inherit` is what the setting of all sizes says.
+fn mode(host: &Host, kib: u64) -> Option<String> {
+    let chosen = host.chosen(&format!("{THP}/hugepages-{kib}kB/enabled"))?;
+    let mode = match chosen.as_str() {
+        "inherit" => host.chosen(&format!("{THP}/enabled"))?,
+        _ => chosen,
+    };
+    (mode != "never").then_some(mode)
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What user space does about it: the dynamic loader and the linkers.
 
+use crate::link::{Linked, TEXT, link};
 use crate::{Check, Host, Status};
+use wideleaf_size::short;
 
 pub(crate) fn checks(host: &Host) -> Vec<Check> {
     let mut checks = vec![loader(host)];
@@ -61,38 +63,33 @@ fn loader(host: &Host) -> Check {
     check.good(format!("{path}: {version}: {value}"))
 }
 
-/// A linker, the name that its help knows separate code by, and the flags.
+/// A linker and the program that it is.
 struct Linker {
     id: &'static str,
     title: &'static str,
     program: &'static str,
-    fix: &'static str,
 }
 
-const LINKERS: &[Linker] = &[
+const LINKERS: [Linker; 4] = [
     Linker {
         id: "linker-gnu",
         title: "GNU ld",
         program: "ld.bfd",
-        fix: "-Wl,-z,max-page-size=0x200000 -Wl,-z,noseparate-code",
     },
     Linker {
         id: "linker-gold",
         title: "gold",
         program: "ld.gold",
-        fix: "-Wl,-z,max-page-size=0x200000",
     },
     Linker {
         id: "linker-lld",
         title: "lld",
         program: "ld.lld",
-        fix: "-Wl,-z,max-page-size=0x200000",
     },
     Linker {
         id: "linker-mold",
         title: "mold",
         program: "ld.mold",
-        fix: "-Wl,-z,max-page-size=0x200000",
     },
 ];
 
@@ -126,32 +123,49 @@ fn examine(linker: &Linker, help: &str, host: &Host) -> Check {
     .into_iter()
     .filter(|o| is_default(help, o))
     .collect();
-    let apart = defaults
-        .iter()
-        .any(|o| matches!(*o, "separate-code" | "--rosegment"));
-    let said = if defaults.is_empty() {
-        "its help names no default".to_owned()
-    } else {
-        format!("default: {}", defaults.join(", "))
+    let said = match defaults.is_empty() {
+        true => "its help names no default".to_owned(),
+        false => format!("default: {}", defaults.join(", ")),
     };
-    let layout = match linker.id {
-        "linker-lld" => {
-            "each segment is shifted by a page, so text is not congruent above max-page-size"
-        }
-        _ if apart => "text gets a segment of its own, aligned to max-page-size only",
-        _ => "text shares its segment with read-only data",
+    let tested = host.is_here().then(|| link(linker.program));
+    let size = short(TEXT);
+    let (made, change) = match &tested {
+        None => ("a test was not made".to_owned(), String::new()),
+        Some(Err(why)) => (
+            format!("linking a test program failed: {why}"),
+            String::new(),
+        ),
+        Some(Ok(Linked {
+            cause,
+            repaired: None,
+        })) => (
+            format!("a test program with {size} of text is: {}", cause.label()),
+            String::new(),
+        ),
+        Some(Ok(Linked {
+            cause,
+            repaired: Some((flags, after)),
+        })) => (
+            format!(
+                "a test program with {size} of text is: {}; linked with {flags}: {}",
+                cause.label(),
+                after.label()
+            ),
+            format!(
+                "link hot programs with {flags}; `wideleaf inspect` tells for each what it would gain"
+            ),
+        ),
     };
-    let found = format!("{version}: {said}; {layout}");
+    let persist = match change.is_empty() {
+        true => "",
+        false => "LDFLAGS of the build (Debian: DEB_LDFLAGS_MAINT_APPEND in debian/rules)",
+    };
     Check {
         // A default is no fault of the machine: it binds what is linked here.
         status: Status::Note,
-        found,
-        change: format!(
-            "link hot programs with {}; `wideleaf inspect` tells for each what it would gain",
-            linker.fix
-        ),
-        persist: "LDFLAGS of the build (Debian: DEB_LDFLAGS_MAINT_APPEND in debian/rules)"
-            .to_owned(),
+        found: format!("{version}: {said}; {made}"),
+        change,
+        persist: persist.to_owned(),
         ..check
     }
 }

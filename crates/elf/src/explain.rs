@@ -12,15 +12,19 @@ pub fn explain(elf: &Elf, verdict: &Verdict) -> String {
     match verdict.cause {
         Cause::Good => good(elf, verdict),
         Cause::GoodByMmap => format!(
-            "good on file systems that align mmap (ext4, XFS, Btrfs, EROFS, FUSE; not overlayfs): \
-             address and offset are congruent at {leaf}, and the file is large enough to be placed \
-             at a multiple of it, though its p_align of {} does not ask for that",
+            "good {}: address and offset are congruent at {leaf}, and the file is large enough to be \
+             placed at a multiple of it, though its p_align of {} does not ask for that",
+            by_mmap(elf),
             short(elf.max_align())
         ),
         Cause::MaxPageSize => format!(
             "max-page-size was too small: address and offset are congruent at {leaf}, but p_align is \
-             {}, so that the file is loaded at any multiple of {0} and {leaf} leaves fit by chance only",
-            short(elf.max_align())
+             {}, so that the file is loaded at any multiple of {0} and {leaf} leaves fit by chance only{}",
+            short(elf.max_align()),
+            match elf.file_system {
+                Some(fs) if !fs.aligns => format!("; {} does not align mmap", fs.name),
+                _ => String::new(),
+            }
         ),
         Cause::PageShift => format!(
             "page shift: {} moved the address by {:#x} against the offset, a page for each segment \
@@ -63,6 +67,12 @@ pub fn explain(elf: &Elf, verdict: &Verdict) -> String {
                 .to_string()
         }
         Cause::ZeroFilled => "zero-filled: nothing of it comes from the file".to_string(),
+        Cause::Packed => {
+            "packed by UPX: the segment holds a compressed program, which is unpacked \
+             into private memory at each start, where no leaf is shared and none comes from the \
+             file; `upx -d` gives the program back"
+                .to_string()
+        }
         Cause::OffPage => format!(
             "address {:#x} and offset {:#x} differ within a page: mmap refuses that",
             segment.address, segment.offset
@@ -77,6 +87,14 @@ fn good(elf: &Elf, verdict: &Verdict) -> String {
         _ => format!("p_align asks for a multiple of {}", short(elf.max_align())),
     };
     format!("good: address and offset are congruent at {leaf}, and {placed}")
+}
+
+fn by_mmap(elf: &Elf) -> String {
+    match elf.file_system {
+        Some(fs) => format!("here, because {} aligns mmap", fs.name),
+        None => "on file systems that align mmap (ext4, XFS, Btrfs, EROFS, FUSE; not overlayfs)"
+            .to_string(),
+    }
 }
 
 fn lowest_bit(segment: &Segment) -> u64 {

@@ -9,10 +9,11 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fix {
     /// Linker flags, as for the compiler driver: the linker of the file, or
-    /// all four if it is not known.
+    /// all four if it is not known. For a Go program, as for `go build`: of
+    /// Go's own linker, and of GNU ld as its external one.
     pub flags: Vec<(LinkerName, String)>,
     /// Whether changing offsets and `p_align` in the file, which is what
-    /// `wideleaf align` will do, is enough.
+    /// `wideleaf align` does, is enough.
     pub align: bool,
 }
 
@@ -37,18 +38,30 @@ pub fn fix(elf: &Elf, verdict: &Verdict) -> Option<Fix> {
     };
     let known = ALL.contains(&elf.linker.name);
     let linkers = match elf.linker.name {
-        // Go's linker has no such flag; -linkmode=external takes the others'.
-        LinkerName::Go => &[],
         _ if known => std::slice::from_ref(&elf.linker.name),
         _ => &ALL[..],
     };
-    let flags = linkers
-        .iter()
-        .map(|linker| (*linker, flags(*linker, verdict.cause, leaf)));
-    Some(Fix {
-        flags: flags.collect(),
-        align,
-    })
+    let flags = match elf.linker.name {
+        LinkerName::Go => go_flags(verdict.cause, leaf),
+        _ => linkers
+            .iter()
+            .map(|linker| (*linker, flags(*linker, verdict.cause, leaf)))
+            .collect(),
+    };
+    Some(Fix { flags, align })
+}
+
+/// For `go build`: Go's own linker rounds segments to `-R`, in address, offset
+/// and `p_align` alike; the one that cgo needs takes its own flags. Code and
+/// constants in one segment are beyond Go's.
+fn go_flags(cause: Cause, leaf: u64) -> Vec<(LinkerName, String)> {
+    let external = flags(LinkerName::Gnu, cause, leaf);
+    let external = format!("-ldflags='-linkmode=external -extldflags \"{external}\"'");
+    let own = (cause != Cause::SeparateCode).then(|| format!("-ldflags=-R={leaf:#x}"));
+    let own = own.map(|flags| (LinkerName::Go, flags));
+    own.into_iter()
+        .chain([(LinkerName::Gnu, external)])
+        .collect()
 }
 
 /// The least that does it. Only where code is too small by itself is it put

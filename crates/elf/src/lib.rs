@@ -15,9 +15,11 @@
 
 mod error;
 mod explain;
+mod filesystem;
 mod fix;
 mod layout;
 mod linker;
+mod loadable;
 mod machine;
 mod placement;
 mod read;
@@ -27,12 +29,13 @@ mod verdict;
 
 pub use error::Error;
 pub use explain::explain;
+pub use filesystem::FileSystem;
 pub use fix::{Fix, fix};
 pub use layout::{Congruence, LEAVES, Segment, align_down, align_up};
 pub use linker::{Evidence, Linker, LinkerName};
 pub use machine::{Class, Machine, Order};
 pub use placement::Placement;
-pub use read::{Elf, Kind};
+pub use read::{Elf, Kind, Packer};
 pub use sections::SectionFacts;
 pub use source::{FileSource, Source};
 pub use verdict::{Cause, FileVerdict, Verdict, judge};

@@ -40,7 +40,8 @@ impl Elf {
     ///
     /// Both ld.so (`_dl_map_segment()`) and the kernel, for programs without
     /// interpreter, map the whole span from the first segment's offset on and
-    /// let mmap choose the address. A `p_align` above the page size ends that:
+    /// let mmap choose the address, in which the file system that holds the file
+    /// has a say; one that is not known is taken for one that aligns. A `p_align` above the page size ends that:
     /// they look for a larger place first, and align to `p_align` only.
     pub fn placement(&self, page: u64, pmd: u64) -> Placement {
         if self.kind == Kind::PositionDependent {
@@ -54,7 +55,8 @@ impl Elf {
             .segments
             .first()
             .is_some_and(|first| first.congruence().holds(pmd));
-        let by_mmap = self.class == Class::Bits64 && self.kind != Kind::Pie;
+        let aligns = self.file_system.is_none_or(|fs| fs.aligns);
+        let by_mmap = self.class == Class::Bits64 && self.kind != Kind::Pie && aligns;
         if by_mmap && congruent && self.span_from(pmd) >= pmd {
             return Placement::ByMmap(pmd);
         }

@@ -5,12 +5,15 @@
 
 use crate::sections::{self, SectionFacts, Table};
 use crate::source::Windows;
-use crate::{Class, Error, Linker, Machine, Order, Segment, Source};
+use crate::{Class, Error, FileSystem, Linker, Machine, Order, Segment, Source};
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, pod};
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::mem::size_of;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 /// What kind of file it is, as far as loading goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,6 +63,8 @@ pub struct Elf {
     pub kind: Kind,
     /// Whether it names an interpreter (ld.so).
     pub dynamic: bool,
+    /// The interpreter's path, if it can be read.
+    pub interpreter: Option<PathBuf>,
     /// Its `PT_LOAD` segments in file order; empty for what is not loaded
     /// (relocatable objects, core dumps, separate debug files).
     pub segments: Vec<Segment>,
@@ -67,6 +72,19 @@ pub struct Elf {
     pub sections: SectionFacts,
     /// Who linked it.
     pub linker: Linker,
+    /// What has packed it: then the segments are not the program's.
+    pub packer: Option<Packer>,
+    /// The file system that holds it, as far as whoever opened it says: it has
+    /// a word in where the file is mapped.
+    pub file_system: Option<FileSystem>,
+}
+
+/// A program that replaces another one by its compressed copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Packer {
+    /// UPX
+    Upx,
 }
 
 /// The first read: the file header, and in practice all program headers and
@@ -150,9 +168,12 @@ where
         machine: Machine(header.e_machine(endian).0),
         kind: Kind::Other,
         dynamic: false,
+        interpreter: None,
         segments: Vec::new(),
         sections: SectionFacts::default(),
         linker: Linker::unknown(),
+        packer: None,
+        file_system: None,
     };
     elf.kind = match header.e_type(endian) {
         elf::ET_EXEC => Kind::PositionDependent,
@@ -177,13 +198,41 @@ where
         return Ok(elf);
     }
     elf.segments = segments::<E>(&programs, endian, class, file.file_size())?;
-    elf.dynamic = find::<E>(&programs, endian, elf::PT_INTERP).is_some();
+    let name = find::<E>(&programs, endian, elf::PT_INTERP);
+    elf.dynamic = name.is_some();
+    elf.interpreter = name.and_then(|(offset, size)| interpreter(&mut file, offset, size));
     if elf.kind == Kind::Library {
         let dynamic = find::<E>(&programs, endian, elf::PT_DYNAMIC);
         elf.kind = dyn_kind::<E, S>(&mut file, dynamic, endian, elf.dynamic)?;
     }
     elf.linker = Linker::detect(&marks, &elf.segments, elf.sections.present);
+    let table = programs.len() as u64 * size_of::<E::ProgramHeader>() as u64;
+    let end = header.e_phoff(endian).into().saturating_add(table);
+    elf.packer = packer(&mut file, end)?;
     Ok(elf)
+}
+
+/// The path that PT_INTERP names, without the zero that ends it. fs/binfmt_elf.c refuses one
+/// longer than PATH_MAX.
+fn interpreter<S: Source + ?Sized>(
+    file: &mut Windows<S>,
+    offset: u64,
+    size: u64,
+) -> Option<PathBuf> {
+    const PATH_MAX: u64 = 4096;
+    let size = size.min(PATH_MAX);
+    let name = file.bytes("the interpreter's name", offset, size).ok()?;
+    let name = name.split(|byte| *byte == 0).next()?;
+    Some(PathBuf::from(OsStr::from_bytes(name)))
+}
+
+/// UPX's `struct l_info` follows the program headers: a checksum, then this.
+fn packer<S: Source + ?Sized>(file: &mut Windows<S>, end: u64) -> Result<Option<Packer>, Error> {
+    if end.saturating_add(8) > file.file_size() {
+        return Ok(None);
+    }
+    let mark = file.bytes("what follows the program headers", end, 8)?;
+    Ok((mark[4..] == *b"UPX!").then_some(Packer::Upx))
 }
 
 /// Takes a structure from the start of bytes that are known to suffice; the

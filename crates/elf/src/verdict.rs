@@ -43,6 +43,8 @@ pub enum Cause {
     ZeroFilled,
     /// Address and offset differ within a page: mmap refuses it.
     OffPage,
+    /// A compressed program, unpacked into private memory when it starts.
+    Packed,
 }
 
 impl Cause {
@@ -61,6 +63,7 @@ impl Cause {
             Cause::Writable => "writable",
             Cause::ZeroFilled => "zero-filled",
             Cause::OffPage => "off page",
+            Cause::Packed => "packed",
         }
     }
 }
@@ -92,7 +95,8 @@ pub struct Verdict {
 pub struct FileVerdict {
     /// One for each segment, in order.
     pub segments: Vec<Verdict>,
-    /// Bytes of text (executable, not writable, from the file).
+    /// Bytes of text (executable, not writable, from the file); 0 if that is
+    /// packed.
     pub text: u64,
     /// Bytes of text that 2M leaves can map as the file is.
     pub usable: u64,
@@ -128,7 +132,10 @@ pub fn judge(elf: &Elf) -> FileVerdict {
         values.fold(0, u64::saturating_add)
     };
     FileVerdict {
-        text: sum(&|v| elf.segments[v.position].file_size),
+        text: match elf.packer {
+            Some(_) => 0,
+            None => sum(&|v| elf.segments[v.position].file_size),
+        },
         usable: sum(&|v| v.usable),
         gain: sum(&|v| v.possible - v.usable),
         main,
@@ -146,12 +153,12 @@ fn judge_segment(elf: &Elf, position: usize) -> Verdict {
     let placement = elf.placement(PAGE, LEAF_2M);
     let fit = segment.congruence().holds(LEAF_2M) && placement.holds(LEAF_2M);
     let usable = match cause {
-        Cause::Writable | Cause::OffPage => 0,
+        Cause::Writable | Cause::OffPage | Cause::Packed => 0,
         _ if fit => at_place,
         _ => 0,
     };
     let possible = match cause {
-        Cause::Writable | Cause::OffPage => 0,
+        Cause::Writable | Cause::OffPage | Cause::Packed => 0,
         Cause::Straddles if target == LEAF_2M => (end - start) / LEAF_2M * LEAF_2M,
         Cause::SeparateCode => joined,
         _ => at_place,
@@ -187,6 +194,9 @@ fn cause(elf: &Elf, segment: &Segment, target: u64, joined: u64) -> Cause {
     if !segment.shift().is_multiple_of(PAGE) {
         return Cause::OffPage;
     }
+    if elf.packer.is_some() {
+        return Cause::Packed;
+    }
     if target < LEAF_2M && joined > 0 {
         return Cause::SeparateCode;
     }
@@ -207,12 +217,16 @@ fn cause(elf: &Elf, segment: &Segment, target: u64, joined: u64) -> Cause {
 }
 
 fn not_congruent(elf: &Elf, segment: &Segment) -> Cause {
-    let first = elf.segments.first().map(Segment::shift);
-    if elf.kind == Kind::PositionDependent && first == Some(segment.shift()) {
+    let Some(first) = elf.segments.first() else {
+        return Cause::NotCongruent;
+    };
+    let moved = segment.shift() != first.shift();
+    // Only what starts with the file's first byte is where the base puts it.
+    if elf.kind == Kind::PositionDependent && !moved && first.offset == 0 {
         return Cause::Base;
     }
     match elf.linker.name {
-        LinkerName::Lld | LinkerName::Mold => Cause::PageShift,
+        LinkerName::Lld | LinkerName::Mold if moved => Cause::PageShift,
         _ => Cause::NotCongruent,
     }
 }

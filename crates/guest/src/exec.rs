@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The exec benchmark as a job, once or at several sizes.
 
+use crate::marking::Marking;
+use crate::place::Place;
 use crate::port::Port;
 use crate::protocol::Outcome;
-use crate::task::Place;
-use crate::watch::Marking;
 use anyhow::Result;
 use wideleaf_bench::exec::run;
 use wideleaf_bench::options::ExecOptions;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Goes wrong on purpose, so that the lab can be seen to notice.
 
-use crate::init;
+use crate::power::power_off;
 use crate::protocol::{Fault, Outcome};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -30,7 +30,7 @@ pub fn commit(fault: Fault) -> Result<Outcome> {
         Fault::Hang | Fault::Freeze => loop {
             nix::unistd::pause();
         },
-        Fault::EarlyPowerOff => init::power_off(),
+        Fault::EarlyPowerOff => power_off(),
         Fault::JobCrash => {
             // SAFETY: none; to be killed for it is what was asked for.
             unsafe { std::ptr::null_mut::<u8>().write_volatile(0) };

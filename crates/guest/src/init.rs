@@ -5,12 +5,13 @@
 //! an answer and not a kernel panic. While the child runs, PID 1 sleeps in one system call, for
 //! whatever it did would be counted by the plugin. Whatever happens, the machine is off in the end.
 
+use crate::detailed::Detailed;
 use crate::port::Port;
+use crate::power::{self, power_off};
 use crate::protocol::{Failure, JOB_PATH, Job, Message, Task, VERSION};
 use crate::{fault, hello, setup, task};
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
-use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::time::TimeSpec;
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -128,10 +129,15 @@ fn watch(child: Pid, limit: Duration) -> Result<()> {
         tell(failure);
         // A child that cannot die is no reason to wait for it: power-off ends it.
         let _ = kill(child, Signal::SIGKILL);
+        power::do_not_wait();
         return Ok(());
     }
     match waitpid(child, None).context("waitpid")? {
-        WaitStatus::Exited(_, 0 | TOLD) => Ok(()),
+        WaitStatus::Exited(_, 0) => Ok(()),
+        WaitStatus::Exited(_, TOLD) => {
+            power::do_not_wait();
+            Ok(())
+        }
         WaitStatus::Exited(_, status) => {
             fail(format!("the job's process ended with status {status}"))
         }
@@ -182,9 +188,12 @@ fn fail(what: String) -> Result<()> {
 }
 
 fn failure(error: &anyhow::Error) -> Failure {
+    let details = error
+        .downcast_ref()
+        .map(|Detailed(failure)| &failure.details);
     Failure {
         what: format!("{error:#}"),
-        details: Vec::new(),
+        details: details.cloned().unwrap_or_default(),
     }
 }
 
@@ -216,20 +225,6 @@ fn on_panic(info: &std::panic::PanicHookInfo<'_>) {
     unsafe { libc::_exit(TOLD) }
 }
 
-/// Ends the machine. If even that fails, PID 1 exits, which is a kernel panic and so no hang.
-pub fn power_off() -> ! {
-    nix::unistd::sync();
-    // QEMU's microvm has no power button; it ends on a reset under -no-reboot.
-    let mode = if cfg!(target_arch = "x86_64") {
-        RebootMode::RB_AUTOBOOT
-    } else {
-        RebootMode::RB_POWER_OFF
-    };
-    let Err(error) = reboot(mode);
-    eprintln!("wideleaf: cannot power off: {error}");
-    std::process::exit(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,9 +239,9 @@ mod tests {
         let error = |text: &str| format!("{:#}", read_job(text).unwrap_err());
         let stale = r#"{"version":99,"time_limit_s":1,"task":{"kind":"boot"}}"#;
         assert!(error(stale).contains("99"), "{}", error(stale));
-        let unknown = r#"{"version":1,"time_limit_s":1,"task":{"kind":"dance"}}"#;
+        let unknown = r#"{"version":2,"time_limit_s":1,"task":{"kind":"dance"}}"#;
         assert!(error(unknown).contains("dance"), "{}", error(unknown));
-        let endless = r#"{"version":1,"time_limit_s":0,"task":{"kind":"boot"}}"#;
+        let endless = r#"{"version":2,"time_limit_s":0,"task":{"kind":"boot"}}"#;
         assert!(error(endless).contains("0 s"), "{}", error(endless));
         assert!(read_job(&endless.replace(":0,", ":5,")).is_ok());
     }

@@ -5,22 +5,37 @@
 //! process: it mounts what a job needs, runs it in a child, answers and powers off. [`marker`]
 //! holds the instructions by which a job talks to the TLB plugin.
 
+mod detailed;
 mod entropy;
 mod exec;
 mod fault;
 mod hello;
 pub mod init;
 mod kunit;
+mod maintenance;
 pub mod marker;
+mod marking;
 mod memory;
+mod place;
 mod port;
+mod power;
 mod program;
 pub mod protocol;
 mod selftests;
 mod setup;
 pub mod sparse;
 mod spawn;
+mod storm;
+mod storm_cases;
+mod storm_crew;
+mod storm_inject;
+mod storm_mix;
+mod storm_page;
+mod storm_probe;
+mod storm_stage;
+mod storm_watch;
 mod tap;
 mod task;
 mod trace;
-mod watch;
+
+pub use storm_stage::unit as storm_unit;

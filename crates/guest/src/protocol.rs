@@ -3,8 +3,8 @@
 //!
 //! The host puts one [`Job`] as JSON into the initramfs at [`JOB_PATH`]. The guest answers with
 //! [`Message`]s, one JSON object a line, over the virtio serial port named [`PORT_NAME`], where
-//! kernel messages cannot get between. A run that ended well is `hello`, any number of `phase`
-//! and `progress`, one `result`, `done`, and then the machine is off. One that failed in a way
+//! kernel messages cannot get between. A run that ended well is `hello`, any number of `phase`,
+//! `begin` and `progress`, one `result`, `done`, and then the machine is off. One that failed in a way
 //! that the guest could still tell has an `error` instead of the `result`. Everything else (no
 //! `done`, a kernel message of alarm on the console, silence past the time limit) is for the
 //! host to notice.
@@ -18,7 +18,7 @@ pub use wideleaf_bench::sparse::SparseReport;
 
 /// Both sides come from one build; the number catches a stale initramfs. Raised with every
 /// change that an older reader would misread.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Name of the virtio serial port for the answers.
 pub const PORT_NAME: &str = "wideleaf.answers";
@@ -140,6 +140,8 @@ pub enum Task {
     MmSelftests(SelftestOptions),
     /// Only boots and answers.
     Boot,
+    /// Maps, protects, moves, shares and unmaps memory in many ways.
+    Maintenance,
     /// Runs programs from the disk.
     Programs {
         /// The folder that they see as `/`.
@@ -156,6 +158,9 @@ pub enum Task {
         /// What is loaded.
         cases: Vec<EntropyCase>,
     },
+    /// Many processes use the same text in every way at once; a kernel that shows a wrong page,
+    /// complains or lets a task hang has failed.
+    Storm(StormOptions),
     /// Goes wrong on purpose, so that the lab can be seen to notice.
     SelftestFault {
         /// How.
@@ -279,6 +284,90 @@ pub struct SelftestOptions {
     pub test_limit_s: u32,
 }
 
+/// What the storm job's processes do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StormOptions {
+    /// Who meets whom.
+    pub scenario: Scenario,
+    /// A folder that files can be written in.
+    pub folder: PathBuf,
+    /// Seconds of the guest's clock.
+    pub seconds: u32,
+    /// Seed of what each process does.
+    pub seed: u64,
+    /// Seconds of the guest's clock that a task may sleep uninterruptibly, and within which
+    /// SIGKILL must end it.
+    pub hung_s: u32,
+    /// Whether allocations of wide folios are made to fail, which takes a kernel that can.
+    pub fail_allocations: bool,
+}
+
+/// What is played in the storm job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scenario {
+    /// Everything at once, at random.
+    #[default]
+    All,
+    /// One drops a page of a block and asks for its collapse, another truncates into the block.
+    CollapseTruncate,
+    /// One pins a page of a block and makes another come and go; a bystander's locked pages must
+    /// stay mapped.
+    Pinned,
+    /// Pages are executed while their owner writes new ones with O_DIRECT.
+    DirectWrite,
+    /// The disk hardly answers; SIGKILL must end who waits for it.
+    SlowRead,
+    /// A realtime task keeps one CPU; nobody may wait for that.
+    BusyCpu,
+}
+
+impl Scenario {
+    /// All of them, the default first.
+    pub const ALL: [Scenario; 6] = [
+        Scenario::All,
+        Scenario::CollapseTruncate,
+        Scenario::Pinned,
+        Scenario::DirectWrite,
+        Scenario::SlowRead,
+        Scenario::BusyCpu,
+    ];
+
+    /// As the command line and JSON name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::CollapseTruncate => "collapse-truncate",
+            Self::Pinned => "pinned",
+            Self::DirectWrite => "direct-write",
+            Self::SlowRead => "slow-read",
+            Self::BusyCpu => "busy-cpu",
+        }
+    }
+}
+
+impl std::str::FromStr for Scenario {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|known| known.name() == text)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::name).join(", ");
+                format!("unknown scenario '{text}': known are {known}")
+            })
+    }
+}
+
+/// What a storm's processes did and saw, none of it wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StormReport {
+    /// How often, by name: `executed`, `checked`, `holes`, `collapses`, ...
+    pub counts: BTreeMap<String, u64>,
+}
+
 /// Ways to go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -340,6 +429,13 @@ pub enum Message {
         id: u8,
         /// `cold`, `random`.
         name: String,
+    },
+    /// The next thing done is the work of this phase, until the next message.
+    Begin {
+        /// As [`Message::Phase`] announced it.
+        phase: u8,
+        /// What is done, for a human.
+        text: String,
     },
     /// What the task found.
     Result(Box<Outcome>),
@@ -426,6 +522,13 @@ pub enum Outcome {
     },
     /// Of [`Task::MmSelftests`].
     MmSelftests(SelftestReport),
+    /// Of [`Task::Storm`].
+    Storm(StormReport),
+    /// Of [`Task::Maintenance`].
+    Maintenance {
+        /// How many steps went as they should: all.
+        steps: u32,
+    },
     /// Of [`Task::Boot`] and of faults that leave the guest well.
     Boot,
 }

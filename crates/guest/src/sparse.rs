@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Text of which only a part is executed, as a job.
 
+use crate::marking::Marking;
+use crate::place::Place;
 use crate::port::Port;
 use crate::protocol::{Outcome, SparseOptions};
-use crate::task::Place;
-use crate::watch::Marking;
 use anyhow::{Context, Result};
 use std::fs;
 use wideleaf_bench::{page_size, sparse};

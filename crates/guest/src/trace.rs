@@ -17,6 +17,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use wideleaf_procmap::mappings;
 
 /// Where the registers that matter stand in the NT_PRSTATUS set of 64-bit words.
 #[cfg(target_arch = "aarch64")]
@@ -175,7 +176,7 @@ impl Tracee {
     /// Executable mappings of files.
     fn text(&self, first: u64) -> Result<Vec<Mapped>> {
         let path = format!("/proc/{}/maps", self.0);
-        let maps = fs::read_to_string(&path).context(path)?;
+        let maps = fs::read(&path).context(path)?;
         Ok(executable(&maps, first))
     }
 
@@ -219,28 +220,18 @@ impl Tracee {
     }
 }
 
-/// `aaaad5a20000-aaaad5a30000 r-xp 00000000 fe:00 131 /usr/bin/perl`
-fn executable(maps: &str, first: u64) -> Vec<Mapped> {
-    let mut found = Vec::new();
-    for line in maps.lines() {
-        let mut fields = line.split_whitespace();
-        let mut field = || fields.next().unwrap_or_default();
-        let (range, access, offset) = (field(), field(), field());
-        let (_, _, file) = (field(), field(), field());
-        if !access.contains('x') || !file.starts_with('/') {
-            continue;
-        }
-        let hex = |text| u64::from_str_radix(text, 16).unwrap_or_default();
-        let (start, end) = range.split_once('-').unwrap_or_default();
-        found.push(Mapped {
-            id: first + found.len() as u64,
-            file: file.to_string(),
-            start: hex(start),
-            len: hex(end) - hex(start),
-            offset: hex(offset),
-        });
-    }
-    found
+/// Numbered from `first` on.
+fn executable(maps: &[u8], first: u64) -> Vec<Mapped> {
+    let text = mappings(maps).filter(|vma| vma.executable() && vma.name.starts_with('/'));
+    text.zip(first..)
+        .map(|(vma, id)| Mapped {
+            id,
+            start: vma.start,
+            len: vma.len(),
+            offset: vma.offset,
+            file: vma.name,
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -249,7 +240,7 @@ mod tests {
 
     #[test]
     fn executable_mappings_of_files_alone() {
-        let maps = "400000-600000 r-xp 00010000 fe:00 131   /usr/bin/perl\n\
+        let maps = b"400000-600000 r-xp 00010000 fe:00 131   /usr/bin/perl\n\
                     600000-601000 r--p 00210000 fe:00 131   /usr/bin/perl\n\
                     700000-701000 rwxp 00000000 00:00 0 \n\
                     7ff000-800000 r-xp 00000000 00:00 0     [vdso]\n";

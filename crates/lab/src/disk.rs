@@ -1,20 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a job's disk holds, and who makes each kind.
 
-use crate::image::Image;
-use crate::run::Target;
-use crate::selftests_disk;
-use crate::userland::Userland;
+mod aligned;
+pub mod filesystem;
+pub mod image;
+pub mod selftests;
+pub mod userland;
+
+use crate::disk::filesystem::Filesystem;
+use crate::disk::image::Image;
+use crate::disk::userland::Userland;
 use anyhow::Result;
 use std::path::PathBuf;
 use wideleaf_cache::Cache;
-use wideleaf_kernel::{Event, Events};
+use wideleaf_kbuild::{Arch, Base, Event, Events};
+
+/// Whom a disk is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFor {
+    /// The base of its kernels.
+    pub base: Base,
+    /// Its architecture.
+    pub arch: Arch,
+    /// The file system, where the contents leave a choice.
+    pub filesystem: Filesystem,
+    /// Whether programs and libraries go through `wideleaf align` first.
+    pub aligned: bool,
+}
 
 /// What a disk holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// A stub file of each of these sizes in bytes.
     Stubs(Vec<u64>),
+    /// Nothing, and room for this many bytes.
+    Room(u64),
     /// Programs and libraries, Debian's and ours.
     Userland,
     /// The base's own selftests/mm.
@@ -24,7 +44,7 @@ pub enum Contents {
 impl Contents {
     /// Whether the guest writes to the disk; what it wrote is thrown away.
     pub fn is_written(&self) -> bool {
-        matches!(self, Self::Selftests)
+        matches!(self, Self::Selftests | Self::Room(_))
     }
 
     /// Looks whether the programs are there that the disk is made with.
@@ -32,11 +52,11 @@ impl Contents {
     /// # Errors
     ///
     /// The first that is missing, with its package.
-    pub fn require_tools(&self, target: &Target) -> Result<()> {
+    pub fn require_tools(&self, whom: DiskFor) -> Result<()> {
         match self {
-            Self::Stubs(_) => target.options.filesystem.mkfs().map(drop),
-            Self::Userland => userland(target).require_tools(),
-            Self::Selftests => selftests_disk::require_tools(),
+            Self::Stubs(_) | Self::Room(_) => whom.filesystem.mkfs().map(drop),
+            Self::Userland => userland(whom).require_tools(),
+            Self::Selftests => selftests::require_tools(),
         }
     }
 
@@ -46,30 +66,36 @@ impl Contents {
     /// # Errors
     ///
     /// If it cannot be made.
-    pub fn ensure(
-        &self,
-        target: &Target,
-        cache: &Cache,
-        events: &mut dyn Events,
-    ) -> Result<PathBuf> {
+    pub fn ensure(&self, whom: DiskFor, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
         match self {
-            Self::Stubs(sizes) => {
-                let image = Image {
-                    filesystem: target.options.filesystem,
-                    arch: target.arch,
-                    sizes: sizes.clone(),
-                };
-                image.ensure(cache, &mut |text| events.event(Event::Step(text)))
-            }
-            Self::Userland => userland(target).ensure(cache, events),
-            Self::Selftests => selftests_disk::ensure(target.base, target.arch, cache, events),
+            Self::Stubs(sizes) => stubs(whom, sizes.clone(), 0, cache, events),
+            Self::Room(bytes) => stubs(whom, Vec::new(), *bytes, cache, events),
+            Self::Userland => userland(whom).ensure(cache, events),
+            Self::Selftests => selftests::ensure(whom.base, whom.arch, cache, events),
         }
     }
 }
 
-fn userland(target: &Target) -> Userland {
+fn stubs(
+    whom: DiskFor,
+    sizes: Vec<u64>,
+    room: u64,
+    cache: &Cache,
+    events: &mut dyn Events,
+) -> Result<PathBuf> {
+    let image = Image {
+        filesystem: whom.filesystem,
+        arch: whom.arch,
+        sizes,
+        room,
+    };
+    image.ensure(cache, &mut |text| events.event(Event::Step(text)))
+}
+
+fn userland(whom: DiskFor) -> Userland {
     Userland {
-        filesystem: target.options.filesystem,
-        arch: target.arch,
+        filesystem: whom.filesystem,
+        arch: whom.arch,
+        aligned: whom.aligned,
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What work tells whoever draws it.
 
-use wideleaf_kernel::Variant;
+use wideleaf_kbuild::Variant;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

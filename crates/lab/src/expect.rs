@@ -8,12 +8,11 @@
 //! `spread` that of all the table's figures; for both, `%` is a share of the
 //! smallest run.
 
-use crate::figures::widest_spread;
-use crate::results::Comparison;
+use crate::compare::widest_spread;
+use crate::job::Job;
+use crate::results::{Comparison, Verdict};
 use anyhow::{Result, bail};
-use serde::{Deserialize, Serialize};
-use std::fmt;
-use wideleaf_kernel::Variant;
+use wideleaf_kbuild::Variant;
 
 /// A figure and its limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,20 +28,6 @@ enum Limit {
     /// As a fraction.
     Share(f64),
     Value(u64),
-}
-
-/// How an expectation went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// The expectation as it was given.
-    pub expectation: String,
-    /// Of which comparison: `6.12 arm64 64K`.
-    pub comparison: String,
-    /// The measured value: a ratio for limits in percent, else a count.
-    /// Absent if there is none, which fails.
-    pub measured: Option<f64>,
-    /// Whether it held.
-    pub passed: bool,
 }
 
 impl Expectation {
@@ -93,8 +78,8 @@ impl Expectation {
 
     /// Holds a comparison against it. A figure that is not there fails: an
     /// expectation with a typing mistake must not pass.
-    pub fn judge(&self, comparison: &Comparison) -> Verdict {
-        let measured = self.measured(comparison);
+    pub fn judge(&self, job: &dyn Job, comparison: &Comparison) -> Verdict {
+        let measured = self.measured(job, comparison);
         let limit = match self.limit {
             Limit::Share(share) => share,
             Limit::Value(value) => value as f64,
@@ -120,9 +105,9 @@ impl Expectation {
         }
     }
 
-    fn measured(&self, comparison: &Comparison) -> Option<f64> {
+    fn measured(&self, job: &dyn Job, comparison: &Comparison) -> Option<f64> {
         if self.figure == "spread" {
-            return widest_spread(comparison).map(|(_, spread)| spread);
+            return widest_spread(job, comparison).map(|(_, spread)| spread);
         }
         if let Some(figure) = self.figure.strip_suffix(".spread") {
             return comparison.figures.get(figure)?.spread;
@@ -140,28 +125,16 @@ impl Expectation {
     }
 }
 
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = if self.passed { "pass" } else { "FAIL" };
-        write!(f, "{word}  {}: {}: ", self.comparison, self.expectation)?;
-        match self.measured {
-            None => {
-                f.write_str("no such figure in this run, or none to compare with (pristine is 0)")
-            }
-            Some(value) if self.expectation.ends_with('%') => write!(f, "{:.3}%", value * 100.0),
-            Some(value) => write!(f, "{value}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::{comparison, run};
+    use crate::compare::conclude;
+    use crate::jobs::exec::Exec;
+    use crate::sample::{comparison, run};
 
     fn verdict(text: &str) -> Verdict {
         let expectation = Expectation::parse(text).unwrap();
-        expectation.judge(&comparison(1000, 100))
+        expectation.judge(&Exec, &comparison(1000, 100))
     }
 
     #[test]
@@ -183,7 +156,9 @@ mod tests {
     #[test]
     fn the_same_kernel_twice_fails() {
         let same = comparison(1000, 1000);
-        let verdict = Expectation::parse("cold.walks<=1%").unwrap().judge(&same);
+        let verdict = Expectation::parse("cold.walks<=1%")
+            .unwrap()
+            .judge(&Exec, &same);
         assert!(!verdict.passed);
         assert_eq!(verdict.measured, Some(1.0));
         assert!(
@@ -205,12 +180,12 @@ mod tests {
         let mut twice = comparison(1000, 100);
         let spread = Expectation::parse("spread<=0.5%").unwrap();
         assert!(spread.needs_repeat() && !spread.needs_both());
-        assert!(!spread.judge(&twice).passed);
+        assert!(!spread.judge(&Exec, &twice).passed);
         twice.runs.push(run(Variant::Pristine, 1007));
-        twice = twice.conclude();
-        assert!(spread.judge(&twice).passed);
+        twice = conclude(&Exec, twice);
+        assert!(spread.judge(&Exec, &twice).passed);
         twice.runs.push(run(Variant::Pristine, 1008));
-        assert!(!spread.judge(&twice.conclude()).passed);
+        assert!(!spread.judge(&Exec, &conclude(&Exec, twice)).passed);
     }
 
     #[test]
@@ -220,9 +195,9 @@ mod tests {
         assert!(faults.needs_repeat() && !faults.needs_both());
         let mut twice = comparison(1000, 100);
         twice.runs.push(run(Variant::Pristine, 1100));
-        twice = twice.conclude();
-        assert!(faults.judge(&twice).passed);
-        assert!(!instructions.judge(&twice).passed);
+        twice = conclude(&Exec, twice);
+        assert!(faults.judge(&Exec, &twice).passed);
+        assert!(!instructions.judge(&Exec, &twice).passed);
     }
 
     #[test]

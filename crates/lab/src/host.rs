@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The machine that the lab runs on: what it is, and what it has to spare.
 
+pub mod parts;
+pub mod tools;
+
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -48,14 +51,24 @@ pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Memory that a guest of `memory` bytes takes of the host, in bytes.
+pub fn guest_takes(memory: u64) -> u64 {
+    memory + QEMU_OVERHEAD
+}
+
+/// Memory that programs can get, in bytes.
+pub fn available_memory() -> u64 {
+    meminfo("MemAvailable").unwrap_or(u64::MAX)
+}
+
 /// How many guests of `memory` bytes may run at once, at most `wanted`.
 ///
 /// # Errors
 ///
 /// If there is no room for one.
 pub fn guests_at_once(memory: u64, wanted: usize) -> Result<usize> {
-    let each = memory + QEMU_OVERHEAD;
-    let available = meminfo("MemAvailable").unwrap_or(u64::MAX);
+    let each = guest_takes(memory);
+    let available = available_memory();
     if available < each {
         bail!(
             "{} MiB of memory available, but a guest needs {} MiB: end other programs, \

@@ -1,43 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Boots kernels in QEMU, runs jobs in them and compares the figures.
 //!
-//! [`tools`] looks before work begins whether the machine has what is needed.
-//! [`disk`] has the guest's disk made ([`image`], [`userland`]), [`initramfs`] is its root, [`qemu`] the
-//! command line; [`machine`] runs one guest and tells how it ended, with
-//! [`console`] reading what its kernel said. Temporary files and processes go
-//! through [`scratch`], which leaves nothing behind.
+//! A [`target::Target`] is what is to be run: one of the [`jobs`], with its
+//! [`options`], on a machine, with some kernels. [`run::Lab`] runs it and gives
+//! [`results`]; [`compare`] holds the kernels' figures against each other,
+//! [`table`] shows them, [`expect`] judges them.
 //!
-//! [`job`] says what there is to run, a job being one file `job_<name>.rs`;
-//! [`run::Lab`] runs it with each of the kernels and gives [`results`], of which [`figures`] are the comparable numbers;
-//! [`table`] prints them, [`expect`] holds them against what they should be.
+//! [`host`] looks before work begins whether the machine has what is needed.
+//! [`disk`] has the guest's disk made; [`vm`] runs one guest and says how it
+//! ended.
 
-pub mod console;
+pub mod boot;
+pub mod compare;
 pub mod disk;
 pub mod events;
 pub mod expect;
-pub mod figures;
 pub mod host;
-pub mod image;
-pub mod initramfs;
 pub mod job;
-mod job_boot;
-mod job_entropy;
-mod job_exec;
-mod job_fault;
-mod job_kunit;
-mod job_mm_selftests;
-mod job_program;
-mod job_sizes;
-mod job_sparse;
-pub mod machine;
+pub mod jobs;
+pub mod options;
 pub mod profiles;
-pub mod programs;
-pub mod qemu;
+pub mod referee;
 pub mod results;
 pub mod run;
-pub mod scratch;
-mod selftests;
-mod selftests_disk;
 pub mod table;
-pub mod tools;
-pub mod userland;
+pub mod target;
+pub mod vm;
+
+#[cfg(test)]
+mod sample;

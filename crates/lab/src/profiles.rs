@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The CPU profiles as the lab's user names them.
 
-use wideleaf_kernel::Arch;
-use wideleaf_tlb::profile::{self, PROFILES, Profile};
+use wideleaf_kbuild::Arch;
+use wideleaf_tlb::profile::{PROFILES, Profile};
+
+/// The profile used unless another is asked for.
+pub const fn default_profile(arch: Arch) -> &'static str {
+    match arch {
+        Arch::Arm64 => "neoverse-v2",
+        Arch::X86_64 => "zen4",
+    }
+}
 
 /// All names.
 pub fn names() -> Vec<&'static str> {
@@ -11,25 +19,17 @@ pub fn names() -> Vec<&'static str> {
 
 /// The names of an architecture's.
 pub fn of(arch: Arch) -> Vec<&'static str> {
-    Profile::names(model(arch))
+    Profile::names(arch)
 }
 
 /// Whether `name` is a CPU of this architecture.
 pub fn fits(name: &str, arch: Arch) -> bool {
-    Profile::by_name(name).is_ok_and(|profile| profile.arch == model(arch))
-}
-
-const fn model(arch: Arch) -> profile::Arch {
-    match arch {
-        Arch::Arm64 => profile::Arch::Arm64,
-        Arch::X86_64 => profile::Arch::X86_64,
-    }
+    Profile::by_name(name).is_ok_and(|profile| profile.arch == arch)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::default_profile;
 
     #[test]
     fn each_default_fits_its_architecture_and_no_other() {

@@ -3,18 +3,22 @@
 //!
 //! Documented in `docs/lab-schema.md`; a test holds the two together.
 
-use crate::expect::Verdict;
-use crate::figures::{self, Compared};
 use crate::host::Host;
-use crate::job::{self, Job, Options};
-use crate::tools::Qemu;
-use anyhow::{Context, Result};
+use crate::options::Options;
+pub mod deviations;
+pub mod figures;
+pub mod row;
+
+use crate::vm::emulator::Qemu;
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use wideleaf_guest::protocol::{Farewell, Hello, Outcome};
-use wideleaf_kernel::{Arch, Base, PageSize, Variant};
+use wideleaf_kbuild::{Arch, Base, Commit, PageSize, Variant};
+use wideleaf_replace::replace;
+use wideleaf_tlb::referee::finding::Findings;
 use wideleaf_tlb::report::{Counts, Coverage, ProfileInfo};
 
 /// What identifies the format.
@@ -57,25 +61,39 @@ impl Results {
         }
     }
 
+    /// Those that [`Results::write`] wrote to `path`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, is something else, or is of another [`SCHEMA_VERSION`].
+    pub fn read(path: &Path) -> Result<Self> {
+        let what = || path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(what)?;
+        let value: serde_json::Value = serde_json::from_str(&text).with_context(what)?;
+        ensure!(
+            value["schema"] == SCHEMA,
+            "{}: not a results file of the lab: 'wideleaf lab run --json FILE' writes one",
+            what()
+        );
+        ensure!(
+            value["schema_version"] == SCHEMA_VERSION,
+            "{}: its schema_version is {}, this wideleaf reads {SCHEMA_VERSION}: \
+             measure again, or use the wideleaf that wrote it ({})",
+            what(),
+            value["schema_version"],
+            value["wideleaf"],
+        );
+        serde_json::from_value(value).with_context(what)
+    }
+
     /// Writes them as JSON to `path`, which appears whole or not at all.
     ///
     /// # Errors
     ///
     /// If the folder cannot be written to.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let what = || format!("cannot write {}", path.display());
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::Builder::new()
-            .prefix(".wideleaf-lab-")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(folder)
-            .with_context(what)?;
-        writeln!(file, "{}", self.to_json()?).with_context(what)?;
-        file.persist(path).with_context(what)?;
-        Ok(())
+        replace(path, self.to_json()? + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// The JSON text, without a newline at its end.
@@ -121,20 +139,59 @@ impl Comparison {
         self.runs.iter().find(|run| run.variant == variant)
     }
 
-    /// Fills in what follows from the runs.
-    pub fn conclude(mut self) -> Self {
-        self.figures = figures::compare(self.job(), &self.runs);
-        self
-    }
-
-    /// The job.
-    pub fn job(&self) -> Option<&'static dyn Job> {
-        job::find(&self.job).ok()
-    }
-
     /// The variants that were compared, pristine first.
     pub fn variants(&self) -> Vec<Variant> {
         self.kernels.iter().map(|kernel| kernel.variant).collect()
+    }
+}
+
+/// One figure of all kernels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    /// Unit of the values.
+    pub unit: String,
+    /// `patched / pristine`; absent where either is, or pristine is 0.
+    pub ratio: Option<f64>,
+    /// The largest difference between runs of one variant, as a fraction of
+    /// the smallest of them; absent without repetition.
+    pub spread: Option<f64>,
+    /// Of the first run of each variant.
+    #[serde(flatten)]
+    pub values: BTreeMap<Variant, u64>,
+}
+
+impl Compared {
+    /// The value with this variant's kernel.
+    pub fn of(&self, variant: Variant) -> Option<u64> {
+        self.values.get(&variant).copied()
+    }
+}
+
+/// How an expectation went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The expectation as it was given.
+    pub expectation: String,
+    /// Of which comparison: `6.12 arm64 64K`.
+    pub comparison: String,
+    /// The measured value: a ratio for limits in percent, else a count.
+    /// Absent if there is none, which fails.
+    pub measured: Option<f64>,
+    /// Whether it held.
+    pub passed: bool,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.passed { "pass" } else { "FAIL" };
+        write!(f, "{word}  {}: {}: ", self.comparison, self.expectation)?;
+        match self.measured {
+            None => {
+                f.write_str("no such figure in this run, or none to compare with (pristine is 0)")
+            }
+            Some(value) if self.expectation.ends_with('%') => write!(f, "{:.3}%", value * 100.0),
+            Some(value) => write!(f, "{value}"),
+        }
     }
 }
 
@@ -147,8 +204,11 @@ pub struct KernelInfo {
     pub image: PathBuf,
     /// Hash of its content.
     pub image_hash: String,
-    /// Debian's version of the source; absent for a kernel given by `--kernel`.
+    /// Debian's version of the source; absent for another one's.
     pub package_version: Option<String>,
+    /// The commit of somebody's own git tree that it was built from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<Commit>,
     /// Hash over its configuration's options; absent for a given kernel.
     pub config_hash: Option<String>,
     /// The compiler; absent for a given kernel.
@@ -177,6 +237,9 @@ pub struct Run {
     pub coverage: Vec<Coverage>,
     /// What a reader of the figures must know.
     pub warnings: Vec<String>,
+    /// What the referee found; absent where it was not asked to look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referee: Option<Findings>,
 }
 
 /// What the plugin counted in one phase.
@@ -195,153 +258,20 @@ pub struct PhaseCounts {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::image::Filesystem;
-    use crate::job_exec::Exec;
-    use wideleaf_bench::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
-    use wideleaf_tlb::report::{LeafCounts, Tlb};
-
-    /// A run with a cold phase of `instructions` in user mode.
-    pub(crate) fn run(variant: Variant, instructions: u64) -> Run {
-        Run {
-            variant,
-            repeat: 1,
-            wall_s: 2.5,
-            guest: Hello {
-                version: 1,
-                release: "6.12.117".into(),
-                page_size: 65536,
-                thp: [("enabled".to_string(), "[always] madvise never".to_string())].into(),
-                ..Hello::default()
-            },
-            outcome: Outcome::Exec {
-                report: exec_report(),
-                read_ahead_kb: Some(128),
-            },
-            farewell: Farewell {
-                tainted: Some(0),
-                uptime_cs: 100,
-            },
-            phases: vec![PhaseCounts {
-                id: 1,
-                name: "cold".into(),
-                wall_s: Some(0.5),
-                user: counts(instructions, 5, 2),
-                kernel: counts(500, 1, 1),
-            }],
-            coverage: vec![Coverage {
-                id: 1,
-                phase: 0,
-                start: 0x10000,
-                len: 1 << 20,
-                leaves: [("64K".to_string(), 1 << 20)].into(),
-            }],
-            warnings: Vec::new(),
-        }
-    }
-
-    fn counts(instructions: u64, itlb: u64, dtlb: u64) -> Counts {
-        let side = |l2_misses| {
-            let mut tlb = Tlb::default();
-            tlb.add(
-                "64K",
-                LeafCounts {
-                    accesses: 20,
-                    l1_misses: 10,
-                    l2_misses,
-                },
-            );
-            tlb
-        };
-        Counts {
-            instructions,
-            itlb: side(itlb),
-            dtlb: side(dtlb),
-            walks: itlb + dtlb,
-            walk_reads: 3,
-        }
-    }
-
-    fn exec_report() -> ExecReport {
-        let phase = PhaseReport {
-            calls: 16,
-            faults: Faults { minor: 3, major: 4 },
-            read_bytes: Figure::Value(1 << 20),
-            nanoseconds: 1,
-            events: BTreeMap::new(),
-            reclaim: BTreeMap::new(),
-        };
-        ExecReport {
-            file: "/mnt/stubs".into(),
-            filesystem: "xfs".into(),
-            arch: wideleaf_bench::file::Arch::Arm64,
-            page_size: 65536,
-            size: 1 << 20,
-            stride: 65536,
-            stubs: 16,
-            seed: 1,
-            address: 1 << 30,
-            address_alignment: 1 << 30,
-            align: None,
-            cold: Some(ColdReport {
-                phase: phase.clone(),
-                resident_before: 0,
-            }),
-            random: Some(phase),
-            smaps: Some(Smaps {
-                rss: 1 << 20,
-                file_pmd_mapped: Figure::Value(0),
-                shmem_pmd_mapped: Figure::missing("no such line"),
-            }),
-            warnings: Vec::new(),
-        }
-    }
-
-    /// A comparison of two such runs.
-    pub(crate) fn comparison(pristine: u64, patched: u64) -> Comparison {
-        let kernel = |variant| KernelInfo {
-            variant,
-            image: "/k/Image".into(),
-            image_hash: "00".into(),
-            package_version: Some("6.12.117-1".into()),
-            config_hash: Some("11".into()),
-            compiler: Some("gcc 12".into()),
-        };
-        Comparison {
-            job: "exec".into(),
-            base: Base::V6_12,
-            arch: Arch::Arm64,
-            page_size: PageSize::K64,
-            options: Options {
-                filesystem: Filesystem::Xfs,
-                ..Options::new(&Exec, Arch::Arm64)
-            },
-            memory_bytes: 2 << 30,
-            qemu: Qemu {
-                path: "/usr/bin/qemu-system-aarch64".into(),
-                version: "10.0.2".into(),
-            },
-            profile: wideleaf_tlb::profile::Profile::by_name("neoverse-v2")
-                .ok()
-                .map(Into::into),
-            kernels: vec![kernel(Variant::Pristine), kernel(Variant::Patched)],
-            runs: vec![
-                run(Variant::Pristine, pristine),
-                run(Variant::Patched, patched),
-            ],
-            figures: BTreeMap::new(),
-        }
-        .conclude()
-    }
+    use crate::sample::comparison;
 
     fn results() -> Results {
         let mut comparison = comparison(1000, 100);
         comparison.runs[0].warnings.push("w".into());
-        let verdicts = crate::expect::Expectation::parse("cold.faults<=5%")
-            .unwrap()
-            .judge(&comparison);
-        Results::new(vec![comparison], vec![verdicts])
+        let verdict = Verdict {
+            expectation: "cold.faults<=5%".into(),
+            comparison: "6.12 arm64 64K".into(),
+            measured: Some(1.0),
+            passed: false,
+        };
+        Results::new(vec![comparison], vec![verdict])
     }
 
     #[test]
@@ -351,10 +281,51 @@ pub(crate) mod tests {
         std::fs::write(&path, "old").unwrap();
         let results = results();
         results.write(&path).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let back: Results = serde_json::from_str(&text).unwrap();
-        assert_eq!(back, results);
+        assert_eq!(Results::read(&path).unwrap(), results);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn results_from_before_an_option_was_there_are_read() {
+        let mut older = serde_json::to_value(results()).unwrap();
+        let options = older["comparisons"][0]["options"].as_object_mut().unwrap();
+        for option in ["cpus", "seconds", "scenario", "extras", "plant", "referee"] {
+            assert!(options.remove(option).is_some(), "{option}");
+        }
+        let read: Results = serde_json::from_value(older).unwrap();
+        assert_eq!(read.comparisons[0].options.cpus, 1);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.json");
+        let newer = |version| Results {
+            schema_version: version,
+            ..results()
+        };
+        for (text, word) in [
+            ("{".to_string(), "EOF"),
+            ("{}".into(), "lab run --json"),
+            (
+                newer(SCHEMA_VERSION + 1).to_json().unwrap(),
+                "measure again",
+            ),
+            (
+                newer(SCHEMA_VERSION)
+                    .to_json()
+                    .unwrap()
+                    .replace("\"runs\"", "\"ruins\""),
+                "runs",
+            ),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = format!("{:#}", Results::read(&path).unwrap_err());
+            assert!(
+                error.contains("results.json") && error.contains(word),
+                "{error}"
+            );
+        }
     }
 
     #[test]

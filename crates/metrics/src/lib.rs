@@ -6,14 +6,12 @@
 //! | `snapshot` | processes summed up by control group |
 //! | `text` | the exposition format |
 //! | `serve` | a small HTTP endpoint |
-//! | `file` | a file replaced in one step, for node_exporter |
 
-mod file;
 mod serve;
 mod snapshot;
 mod text;
 
-pub use file::replace;
 pub use serve::{Content, Server};
 pub use snapshot::{Group, Snapshot};
 pub use text::render;
+pub use wideleaf_replace::replace;

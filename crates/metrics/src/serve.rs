@@ -65,8 +65,12 @@ impl Server {
     fn answer(&mut self, mut stream: TcpStream, content: &mut Content) -> io::Result<()> {
         let end = Instant::now() + PATIENCE;
         let mut request = Vec::new();
-        let (status, kind, body) = match receive(&mut stream, &mut request, end)? {
-            Request::Get { path, openmetrics } if path == "/metrics" => match self.text(content) {
+        let asked = receive(&mut stream, &mut request, end)?;
+        let headers_only = matches!(asked, Request::Get { head: true, .. });
+        let (status, kind, body) = match asked {
+            Request::Get {
+                path, openmetrics, ..
+            } if path == "/metrics" => match self.text(content) {
                 Ok(text) => (
                     "200 OK",
                     if openmetrics { OPENMETRICS } else { PLAIN },
@@ -91,7 +95,7 @@ impl Server {
             Request::Other => (
                 "405 Method Not Allowed",
                 "text/plain; charset=utf-8",
-                "only GET\n".to_owned(),
+                "only GET and HEAD\n".to_owned(),
             ),
             Request::Bad => (
                 "400 Bad Request",
@@ -104,11 +108,20 @@ impl Server {
                 "too long\n".to_owned(),
             ),
         };
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        // A method that is not allowed comes with those that are (RFC 9110, 15.5.6).
+        let allow = match status {
+            "405 Method Not Allowed" => "Allow: GET, HEAD\r\n",
+            _ => "",
+        };
+        let mut answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n{allow}Content-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
-        send(&mut stream, (head + &body).as_bytes())
+        // HEAD: all that GET would say about the body, without it.
+        if !headers_only {
+            answer += &body;
+        }
+        send(&mut stream, answer.as_bytes())
     }
 
     fn text(&mut self, content: &mut Content) -> Result<&str, String> {
@@ -142,7 +155,12 @@ fn send(stream: &mut TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 
 #[derive(Debug, PartialEq)]
 enum Request {
-    Get { path: String, openmetrics: bool },
+    /// GET, or HEAD.
+    Get {
+        path: String,
+        openmetrics: bool,
+        head: bool,
+    },
     Other,
     Bad,
     TooLong,
@@ -179,9 +197,11 @@ fn parse(bytes: &[u8]) -> Option<Request> {
         Ok(httparse::Status::Complete(_)) => {}
         Err(_) => return Some(Request::Bad),
     }
-    if request.method != Some("GET") {
-        return Some(Request::Other);
-    }
+    let head = match request.method {
+        Some("GET") => false,
+        Some("HEAD") => true,
+        _ => return Some(Request::Other),
+    };
     let path = request
         .path
         .unwrap_or_default()
@@ -193,7 +213,11 @@ fn parse(bytes: &[u8]) -> Option<Request> {
         h.name.eq_ignore_ascii_case("accept")
             && String::from_utf8_lossy(h.value).contains("application/openmetrics-text")
     });
-    Some(Request::Get { path, openmetrics })
+    Some(Request::Get {
+        path,
+        openmetrics,
+        head,
+    })
 }
 
 #[cfg(test)]
@@ -246,6 +270,20 @@ mod tests {
             ))
             .contains("500")
         );
+    }
+
+    #[test]
+    fn head_says_what_get_would_without_the_body() {
+        let text = "wideleaf_x 1\n# EOF\n";
+        let ask = |method: &str| {
+            let request = format!("{method} /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+            exchange(request.as_bytes(), &mut || Ok(text.to_owned()))
+        };
+        let (get, head) = (ask("GET"), ask("HEAD"));
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        assert!(head.ends_with("\r\n\r\n"), "{head}");
+        assert_eq!(format!("{head}{text}"), get);
+        assert!(ask("DELETE").contains("\r\nAllow: GET, HEAD\r\n"));
     }
 
     #[test]

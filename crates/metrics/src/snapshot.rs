@@ -102,7 +102,9 @@ mod tests {
         Process {
             pid: 1,
             name: String::new(),
+            name_bytes: None,
             cgroup: cgroup.to_owned(),
+            cgroup_bytes: None,
             sight: Sight::Full,
             total: Coverage {
                 size,

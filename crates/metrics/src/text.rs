@@ -7,6 +7,7 @@
 
 use crate::snapshot::{Group, Snapshot};
 use std::fmt::Write;
+use wideleaf_procmap::printable;
 use wideleaf_size::short;
 
 struct Family<'a> {
@@ -175,9 +176,12 @@ fn machine(out: &mut String, snapshot: &Snapshot) {
     );
 }
 
-/// A label's value: backslash, quote and newline are escaped.
+/// A label's value: backslash, quote and newline are escaped as the format
+/// wants, other characters that control a terminal as text.
 fn escape(value: &str) -> String {
-    value
+    let lines: Vec<String> = value.split('\n').map(printable).collect();
+    lines
+        .join("\n")
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n")

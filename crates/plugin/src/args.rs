@@ -2,7 +2,8 @@
 //! The plugin's arguments.
 
 use std::path::PathBuf;
-use wideleaf_tlb::profile::{Arch, Profile};
+use wideleaf_arch::Arch;
+use wideleaf_tlb::profile::Profile;
 
 /// Arguments, checked.
 #[derive(Debug)]
@@ -15,10 +16,11 @@ pub struct Args {
     pub ram_base: u64,
     /// Where the report goes.
     pub out: PathBuf,
+    /// Whether the referee looks on.
+    pub referee: bool,
 }
 
-const USAGE: &str =
-    "known arguments are profile=NAME, ram=FILE, out=FILE and ram_base=ADDRESS (optional)";
+const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on";
 
 /// Parses `args`, of the form `name=value`.
 ///
@@ -27,6 +29,7 @@ const USAGE: &str =
 /// A sentence that names the argument, its value and what would be right.
 pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args, String> {
     let (mut profile, mut ram, mut out) = (None, None, None);
+    let mut referee = false;
     let mut ram_base = match arch {
         Arch::Arm64 => 0x4000_0000,
         Arch::X86_64 => 0,
@@ -40,6 +43,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
             "ram" => ram = Some(PathBuf::from(value)),
             "out" => out = Some(PathBuf::from(value)),
             "ram_base" => ram_base = address(value)?,
+            "referee" => referee = on_or_off(value)?,
             _ => return Err(format!("argument {name:?} is not known; {USAGE}")),
         }
     }
@@ -52,7 +56,16 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
         ram: ram.ok_or_else(|| missing("ram"))?,
         ram_base,
         out: out.ok_or_else(|| missing("out"))?,
+        referee,
     })
+}
+
+fn on_or_off(value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("referee={value}: expected on or off")),
+    }
 }
 
 fn profile_for(arch: Arch, name: &str) -> Result<&'static Profile, String> {
@@ -115,6 +128,8 @@ mod tests {
         assert!(e.contains("ram_base=4G") && e.contains("0x40000000"), "{e}");
         let e = error(Arch::Arm64, &["speed=11"]);
         assert!(e.contains("speed") && e.contains("ram_base="), "{e}");
+        let e = error(Arch::Arm64, &["referee=yes"]);
+        assert!(e.contains("referee=yes") && e.contains("on or off"), "{e}");
         let e = error(Arch::Arm64, &["fast"]);
         assert!(e.contains("\"fast\""), "{e}");
     }

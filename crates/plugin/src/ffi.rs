@@ -90,3 +90,15 @@ pub fn device_access(info: sys::qemu_plugin_meminfo_t, va: u64) -> Option<Access
         })
     }
 }
+
+/// Physical address of the access, if it was to RAM. Only from a callback for
+/// memory, with what it was given.
+pub fn ram_address(info: sys::qemu_plugin_meminfo_t, va: u64) -> Option<u64> {
+    // SAFETY: info and va are the callback's own, and the handle is not kept
+    // over it.
+    unsafe {
+        let at = sys::qemu_plugin_get_hwaddr(info, va);
+        let found = !at.is_null() && !sys::qemu_plugin_hwaddr_is_io(at);
+        found.then(|| sys::qemu_plugin_hwaddr_phys_addr(at))
+    }
+}

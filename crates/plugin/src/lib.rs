@@ -2,7 +2,7 @@
 //! QEMU TCG plugin that feeds [`wideleaf_tlb`] with what a guest does.
 //!
 //! ```text
-//! -plugin libwideleaf_plugin.so,profile=neoverse-v2,ram=FILE,out=FILE[,ram_base=ADDR]
+//! -plugin libwideleaf_plugin.so,profile=neoverse-v2,ram=FILE,out=FILE[,ram_base=ADDR][,referee=on]
 //! ```
 //!
 //! What counts as what:
@@ -31,21 +31,29 @@
 //! - **Disk**: a virtio-mmio disk answers before the guest's next instruction;
 //!   see `disk.rs` for why.
 //!
+//! - **Referee**: with `referee=on` stores to page tables, TLB maintenance,
+//!   barriers and accesses also go to [`wideleaf_tlb::referee`]; see `watch.rs`.
+//!
 //! Hot paths allocate nothing and take no lock. A block is instrumented with
 //! an inline counter and an inline comparison: the plugin is called only when
 //! code moves to another page.
 
 mod args;
+mod callbacks;
 mod disk;
+mod event;
 mod ffi;
+mod inline;
+mod install;
 mod output;
 mod plugin;
 mod ram;
 mod registers;
 mod translate;
 mod vcpu;
+mod watch;
 
-pub use plugin::qemu_plugin_install;
+pub use install::qemu_plugin_install;
 
 /// The plugin API that this is built for; QEMU refuses to load a plugin newer
 /// than itself.

@@ -3,21 +3,24 @@
 //! stub, which the plugin API uses.
 
 use crate::ffi::{self, Handle, RegisterBuffer};
-use wideleaf_tlb::core::{Mmu, Mode};
-use wideleaf_tlb::profile::Arch;
+use wideleaf_arch::Arch;
+use wideleaf_tlb::mmu::Mmu;
+use wideleaf_tlb::model::Mode;
 use wideleaf_tlb::{arm64, x86};
 
 /// Handles of one vCPU, and a buffer to read into.
 pub struct Registers {
     buffer: RegisterBuffer,
     general: Vec<Handle>,
-    /// arm64: TTBR0_EL1, TTBR1_EL1, TCR_EL1, SCTLR. x86: CR0, CR3, CR4, EFER.
+    /// arm64: TTBR0_EL1, TTBR1_EL1, TCR_EL1, SCTLR, MAIR_EL1. x86: CR0, CR3, CR4, EFER.
     translation: Vec<Handle>,
     /// arm64: CPSR, which for AArch64 is PSTATE. x86: CS.
     mode: Handle,
     pc: Handle,
     /// x86: FS and GS base. arm64: none.
     segments: Vec<Handle>,
+    /// arm64: FAR_EL1, ESR_EL1, ELR_EL1. x86: none.
+    fault: Vec<Handle>,
     arch: Arch,
 }
 
@@ -54,10 +57,11 @@ impl Registers {
                 general: (0..31)
                     .map(|n| one(&format!("x{n}")))
                     .collect::<Result<_, _>>()?,
-                translation: many(&["TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "SCTLR"])?,
+                translation: many(&["TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "SCTLR", "MAIR_EL1"])?,
                 mode: one("cpsr")?,
                 pc: one("pc")?,
                 segments: Vec::new(),
+                fault: many(&["FAR_EL1", "ESR_EL1", "ELR_EL1"])?,
                 arch,
             },
             Arch::X86_64 => Registers {
@@ -67,6 +71,7 @@ impl Registers {
                 mode: one("cs")?,
                 pc: one("rip")?,
                 segments: many(&["fs_base", "gs_base"])?,
+                fault: Vec::new(),
                 arch,
             },
         })
@@ -91,6 +96,12 @@ impl Registers {
         self.read(self.pc)
     }
 
+    /// FAR_EL1, ESR_EL1 and ELR_EL1.
+    pub fn fault(&mut self) -> Option<[u64; 3]> {
+        let handles: [Handle; 3] = self.fault.clone().try_into().ok()?;
+        Some(handles.map(|handle| self.read(handle)))
+    }
+
     /// Base of segment 4 (FS) or 5 (GS).
     pub fn segment_base(&mut self, n: u8) -> u64 {
         let handle = self.segments[usize::from(n) - 4];
@@ -108,8 +119,8 @@ impl Registers {
 
     /// The registers that translation depends on.
     pub fn mmu(&mut self) -> Mmu {
-        let mut v = [0; 4];
-        for (i, value) in v.iter_mut().enumerate() {
+        let mut v = [0; 5];
+        for (i, value) in v.iter_mut().enumerate().take(self.translation.len()) {
             *value = self.read(self.translation[i]);
         }
         match self.arch {
@@ -118,6 +129,7 @@ impl Registers {
                 ttbr1: v[1],
                 tcr: v[2],
                 sctlr: v[3],
+                mair: v[4],
             })),
             Arch::X86_64 => Mmu::X86(x86::Mmu::new(x86::Regs {
                 cr0: v[0],

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Instrumenting a translated block.
 
+use crate::callbacks;
+use crate::event::Event;
 use crate::ffi::sys;
-use crate::plugin::{self, Plugin};
-use crate::vcpu::{ALWAYS, Event, Inline};
+use crate::inline::{ALWAYS, Inline};
+use crate::plugin::Plugin;
 use std::ffi::c_void;
 use std::mem::offset_of;
 use sys::qemu_plugin_cb_flags::{QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_CB_R_REGS};
 use sys::qemu_plugin_cond::QEMU_PLUGIN_COND_NE;
 use sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW;
 use sys::qemu_plugin_op::QEMU_PLUGIN_INLINE_ADD_U64;
-use wideleaf_tlb::profile::Arch;
+use wideleaf_arch::Arch;
 use wideleaf_tlb::{insn_arm64, insn_x86};
 
 /// The longest x86 instruction has 15 bytes.
@@ -27,7 +29,7 @@ struct Insn {
 }
 
 impl Insn {
-    fn decode(arch: Arch, handle: *mut sys::qemu_plugin_insn) -> Self {
+    fn decode(arch: Arch, referee: bool, handle: *mut sys::qemu_plugin_insn) -> Self {
         let mut bytes = [0u8; MAX_INSN];
         // SAFETY: the handle is valid during translation, the buffer as long
         // as said.
@@ -38,7 +40,12 @@ impl Insn {
         let (event, may_fault) = match arch {
             Arch::Arm64 => {
                 let word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                let event = insn_arm64::decode(word).map(Event::Arm64);
+                let event = insn_arm64::decode(word);
+                let event = match referee {
+                    true => event.or_else(|| insn_arm64::decode_for_referee(word)),
+                    false => event,
+                };
+                let event = event.map(Event::Arm64);
                 (event, insn_arm64::may_fault(word))
             }
             Arch::X86_64 => (insn_x86::decode(&bytes[..len], va).map(Event::X86), true),
@@ -63,7 +70,10 @@ pub fn block(plugin: &Plugin, tb: *mut sys::qemu_plugin_tb) {
     // SAFETY: tb is valid during translation, indices below its length.
     let insns: Vec<Insn> = unsafe {
         (0..sys::qemu_plugin_tb_n_insns(tb))
-            .map(|i| Insn::decode(plugin.arch(), sys::qemu_plugin_tb_get_insn(tb, i)))
+            .map(|i| {
+                let insn = sys::qemu_plugin_tb_get_insn(tb, i);
+                Insn::decode(plugin.arch(), plugin.referee.is_some(), insn)
+            })
             .collect()
     };
     pages(plugin, &insns);
@@ -74,21 +84,22 @@ pub fn block(plugin: &Plugin, tb: *mut sys::qemu_plugin_tb) {
             unsafe {
                 sys::qemu_plugin_register_vcpu_insn_exec_cb(
                     insn.handle,
-                    Some(plugin::on_event),
+                    Some(callbacks::on_event),
                     QEMU_PLUGIN_CB_R_REGS,
                     data,
                 );
             }
         }
         if insn.may_fault {
-            // SAFETY: the callback takes no data.
+            // SAFETY: the address travels as the data pointer and is not
+            // dereferenced.
             unsafe {
                 sys::qemu_plugin_register_vcpu_mem_cb(
                     insn.handle,
-                    Some(plugin::on_access),
+                    Some(callbacks::on_access),
                     QEMU_PLUGIN_CB_NO_REGS,
                     QEMU_PLUGIN_MEM_RW,
-                    std::ptr::null_mut(),
+                    insn.va as *mut c_void,
                 );
             }
         }
@@ -120,7 +131,7 @@ fn pages(plugin: &Plugin, insns: &[Insn]) {
         };
         sys::qemu_plugin_register_vcpu_insn_exec_cond_cb(
             first.handle,
-            Some(plugin::on_page),
+            Some(callbacks::on_page),
             QEMU_PLUGIN_CB_R_REGS,
             QEMU_PLUGIN_COND_NE,
             plugin.board(offset_of!(Inline, page)),
@@ -131,7 +142,7 @@ fn pages(plugin: &Plugin, insns: &[Insn]) {
         if last.straddles() {
             sys::qemu_plugin_register_vcpu_insn_exec_cb(
                 last.handle,
-                Some(plugin::on_straddle),
+                Some(callbacks::on_straddle),
                 QEMU_PLUGIN_CB_NO_REGS,
                 std::ptr::null_mut(),
             );

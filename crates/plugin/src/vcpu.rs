@@ -1,54 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One vCPU: its model, and what its instructions mean to it.
 
+use crate::event::{Event, Mail};
+use crate::ffi::sys::qemu_plugin_meminfo_t;
+use crate::inline::{ALWAYS, NO_PAGE};
 use crate::plugin::Plugin;
 use crate::ram::Ram;
 use crate::registers::Registers;
-use wideleaf_tlb::core::{Core, Mmu, Mode, Side};
+use crate::watch::{Watch, Watched};
 use wideleaf_tlb::insn_x86::Operand;
+use wideleaf_tlb::mmu::Mmu;
+use wideleaf_tlb::model::{Core, Mode, Side};
+use wideleaf_tlb::referee::Flush;
 use wideleaf_tlb::report::Coverage;
 use wideleaf_tlb::tlb::Invalidate;
 use wideleaf_tlb::walk::{PhysMem, Walk};
 use wideleaf_tlb::{insn_arm64, insn_x86};
-
-/// What translated code keeps by itself, without calling the plugin: an entry
-/// of QEMU's scoreboard.
-#[repr(C)]
-pub struct Inline {
-    /// The 4K page of code that was looked up last, as the number of the host
-    /// page that holds it; blocks in the same one do not call
-    /// [`Vcpu::enter_block`].
-    pub page: u64,
-    /// Instruction-side accesses since the last [`Vcpu::settle`].
-    pub fetches: u64,
-    /// Instructions since then.
-    pub instructions: u64,
-}
-
-/// No page has this number: the next block calls [`Vcpu::enter_block`].
-pub const NO_PAGE: u64 = u64::MAX;
-
-/// The number for blocks outside of RAM. Never stored, so that these blocks
-/// always call.
-pub const ALWAYS: u64 = u64::MAX - 1;
-
-/// An instruction of interest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// AArch64.
-    Arm64(insn_arm64::Event),
-    /// x86-64.
-    X86(insn_x86::Event),
-}
-
-/// Something another vCPU did that concerns this one.
-#[derive(Clone, Copy, Debug)]
-pub enum Mail {
-    /// A broadcast TLBI.
-    Invalidate(Invalidate),
-    /// The job entered a phase.
-    Phase(u8),
-}
 
 /// Marker code that asks for a coverage record.
 const COVERAGE: u8 = 200;
@@ -67,6 +34,8 @@ pub struct Vcpu {
     was_high: bool,
     /// An address in the page of code that was looked up last.
     fetched: u64,
+    /// What the referee needs to know of this vCPU.
+    watched: Watched,
     /// Markers with a code that means nothing.
     pub unknown_markers: u64,
 }
@@ -82,6 +51,7 @@ impl Vcpu {
             mode_stale: true,
             was_high: true,
             fetched: 0,
+            watched: Watched::default(),
             unknown_markers: 0,
         }
     }
@@ -103,13 +73,21 @@ impl Vcpu {
         self.settle(plugin);
         self.take_mail(plugin);
         if self.registers_stale {
-            self.read_registers();
+            self.read_registers(plugin);
         }
         let pc = self.registers.pc();
+        let before = self.core.mode();
         self.update_mode(pc);
+        if let Some(watch) = &plugin.referee {
+            let user = self.core.mode() == Mode::User;
+            self.watched
+                .block(watch, self.index, &self.core, pc, user, before);
+        }
         self.fetch(pc);
         // A page that could not be translated is tried again each time.
-        let usable = page != ALWAYS && self.core.last_is_usable(Side::Instruction);
+        let usable = page != ALWAYS
+            && self.core.last_is_usable(Side::Instruction)
+            && plugin.referee.as_ref().is_none_or(Watch::is_quiet);
         plugin.inline(self.index).page = if usable { page } else { NO_PAGE };
     }
 
@@ -128,15 +106,42 @@ impl Vcpu {
         }
     }
 
-    fn read_registers(&mut self) {
+    fn read_registers(&mut self, plugin: &Plugin) {
         self.registers_stale = false;
         let mmu = self.registers.mmu();
         if let (Mmu::X86(old), Mmu::X86(new)) = (self.core.mmu(), &mmu)
             && old.change_flushes_all(&new.regs())
         {
-            self.core.invalidate(&Invalidate::All);
+            self.x86_invalidate(plugin, Invalidate::All);
+        }
+        if let Some(watch) = &plugin.referee
+            && *self.core.mmu() != mmu
+        {
+            watch.set_registers(self.index, mmu, self.core.mem());
         }
         self.core.set_mmu(mmu);
+    }
+
+    fn x86_invalidate(&mut self, plugin: &Plugin, op: Invalidate) {
+        self.core.invalidate(&op);
+        if let Some(watch) = &plugin.referee {
+            let flush = Flush {
+                what: op,
+                leaves_only: false,
+                level: None,
+                broadcast: false,
+            };
+            watch.flush(self.index, &flush);
+        }
+    }
+
+    /// A load or store has completed, and the referee looks on. `pc` is where
+    /// its instruction was when it was translated.
+    pub fn watch_access(&mut self, watch: &Watch, info: qemu_plugin_meminfo_t, va: u64, pc: u64) {
+        let pc = self.fetched & !0xfff | pc & 0xfff;
+        let user = self.core.mode() == Mode::User;
+        self.watched
+            .access(watch, self.index, &self.core, info, (va, pc), user);
     }
 
     /// See the crate's documentation for the rule. Bit 63 tells the halves of
@@ -158,7 +163,17 @@ impl Vcpu {
         if let Event::Arm64(insn_arm64::Event::ZeroBlock(register)) = *event {
             let va = self.registers.general(register);
             self.touch(va);
+            if plugin.referee.is_some() {
+                self.watched.zeroes(&self.core, va);
+            }
             return;
+        }
+        if let (Some(watch), Event::Arm64(event)) = (&plugin.referee, event) {
+            self.watched
+                .event(watch, self.index, &self.core, &mut self.registers, event);
+            if event.is_for_referee_only() {
+                return;
+            }
         }
         self.settle(plugin);
         match *event {
@@ -182,11 +197,20 @@ impl Vcpu {
                 };
                 let op = tlbi.op.invalidate(xt, mmu);
                 self.core.invalidate(&op);
+                if let Some(watch) = &plugin.referee {
+                    let flush = Flush {
+                        what: op,
+                        leaves_only: tlbi.leaves_only,
+                        level: tlbi.level(xt),
+                        broadcast: tlbi.broadcast,
+                    };
+                    watch.flush(self.index, &flush);
+                }
                 if tlbi.broadcast {
                     plugin.tell_others(self.index, Mail::Invalidate(op));
                 }
             }
-            Tlbi(_) | ZeroBlock(_) => {}
+            Tlbi(_) | ZeroBlock(_) | Dsb(_) | Isb | FaultAddress | Task(_) => {}
             Bulk { dst, src, len } => {
                 let len = self.registers.general(len);
                 for register in src.into_iter().chain([dst]) {
@@ -232,14 +256,14 @@ impl Vcpu {
                     return;
                 };
                 if let Some(op) = insn_x86::mov_cr3(value, mmu.pcid_enabled()) {
-                    self.core.invalidate(&op);
+                    self.x86_invalidate(plugin, op);
                 }
                 self.registers_stale = true;
             }
             Invlpg(operand) => {
                 let va = self.address(&operand);
                 let pcid = self.core.mmu().asid();
-                self.core.invalidate(&Invalidate::va(va, Some(pcid)));
+                self.x86_invalidate(plugin, Invalidate::va(va, Some(pcid)));
             }
             Invpcid { kind, descriptor } => {
                 let kind = self.registers.general(kind);
@@ -248,7 +272,7 @@ impl Vcpu {
                 if let [Some(low), Some(high)] = words
                     && let Some(op) = insn_x86::invpcid(kind, [low, high])
                 {
-                    self.core.invalidate(&op);
+                    self.x86_invalidate(plugin, op);
                 }
             }
         }

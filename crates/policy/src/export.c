@@ -2,6 +2,13 @@
 /* What the headers hold as data, reachable by symbol from Rust. */
 #include "leaf_policy_cases.h"
 
+/* Where a member lies; the whole struct is a member without a name. */
+struct leaf_export_member {
+	const char *name;
+	u32 offset;
+	u32 size;
+};
+
 const struct leaf_table *leaf_export_tables(u32 *nr);
 const char *leaf_export_read_case(u32 nr, struct leaf_read_answer *want,
 				  struct leaf_read_answer *answer);
@@ -9,6 +16,8 @@ const char *leaf_export_align_case(u32 nr, u8 *shift,
 				   struct leaf_align_answer *answer);
 const char *leaf_export_elf_case(u32 nr, u8 *shift, u32 *segment,
 				 struct leaf_align_answer *answer);
+
+const struct leaf_export_member *leaf_export_layout(u32 *nr);
 
 const struct leaf_table *leaf_export_tables(u32 *nr)
 {
@@ -56,4 +65,83 @@ const char *leaf_export_elf_case(u32 nr, u8 *shift, u32 *segment,
 	*segment = leaf_elf_cases[nr].segment;
 	leaf_case_elf(&leaf_elf_cases[nr], answer);
 	return leaf_elf_cases[nr].name;
+}
+
+/* The layout of what crosses the border, for src/ffi.rs to be held against. */
+
+#define WHOLE(type) { #type, 0, sizeof(struct type) }
+#define MEMBER(type, member)						\
+	{ #type "." #member, offsetof(struct type, member),		\
+	  sizeof(((struct type *)NULL)->member) }
+
+static const struct leaf_export_member leaf_export_members[] = {
+	WHOLE(leaf_size),
+	MEMBER(leaf_size, shift),
+	MEMBER(leaf_size, kind),
+	WHOLE(leaf_table),
+	MEMBER(leaf_table, arch),
+	MEMBER(leaf_table, sizes),
+	MEMBER(leaf_table, nr),
+	WHOLE(leaf_ground),
+	MEMBER(leaf_ground, table),
+	MEMBER(leaf_ground, file_size),
+	MEMBER(leaf_ground, min_order),
+	MEMBER(leaf_ground, max_order),
+	MEMBER(leaf_ground, thp),
+	MEMBER(leaf_ground, enabled),
+	WHOLE(leaf_tried),
+	MEMBER(leaf_tried, shift),
+	MEMBER(leaf_tried, rule),
+	WHOLE(leaf_trace),
+	MEMBER(leaf_trace, nr),
+	MEMBER(leaf_trace, tried),
+	WHOLE(leaf_history),
+	MEMBER(leaf_history, debt),
+	MEMBER(leaf_history, lonely),
+	WHOLE(leaf_read),
+	MEMBER(leaf_read, ground),
+	MEMBER(leaf_read, start),
+	MEMBER(leaf_read, end),
+	MEMBER(leaf_read, offset),
+	MEMBER(leaf_read, fault),
+	MEMBER(leaf_read, window),
+	MEMBER(leaf_read, spare),
+	MEMBER(leaf_read, hole),
+	MEMBER(leaf_read, run),
+	MEMBER(leaf_read, gap),
+	MEMBER(leaf_read, last_size),
+	MEMBER(leaf_read, filled),
+	MEMBER(leaf_read, collapse),
+	MEMBER(leaf_read, evicted),
+	MEMBER(leaf_read, history),
+	WHOLE(leaf_read_answer),
+	MEMBER(leaf_read_answer, offset),
+	MEMBER(leaf_read_answer, size),
+	MEMBER(leaf_read_answer, order),
+	MEMBER(leaf_read_answer, leaf),
+	MEMBER(leaf_read_answer, rule),
+	MEMBER(leaf_read_answer, collapse),
+	MEMBER(leaf_read_answer, history),
+	MEMBER(leaf_read_answer, trace),
+	WHOLE(leaf_align),
+	MEMBER(leaf_align, ground),
+	MEMBER(leaf_align, offset),
+	MEMBER(leaf_align, length),
+	MEMBER(leaf_align, space),
+	WHOLE(leaf_align_answer),
+	MEMBER(leaf_align_answer, shift),
+	MEMBER(leaf_align_answer, rule),
+	MEMBER(leaf_align_answer, segment),
+	MEMBER(leaf_align_answer, trace),
+	WHOLE(leaf_segment),
+	MEMBER(leaf_segment, vaddr),
+	MEMBER(leaf_segment, offset),
+	MEMBER(leaf_segment, filesz),
+	MEMBER(leaf_segment, flags),
+};
+
+const struct leaf_export_member *leaf_export_layout(u32 *nr)
+{
+	*nr = ARRAY_SIZE(leaf_export_members);
+	return leaf_export_members;
 }

@@ -8,6 +8,8 @@
 #[cfg(test)]
 mod cases;
 mod ffi;
+#[cfg(test)]
+mod layout;
 pub mod sim;
 
 use serde::Serialize;

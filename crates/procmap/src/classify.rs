@@ -60,6 +60,9 @@ pub(crate) struct Classifier<'a> {
     flags: Option<&'a mut PageFlags>,
     sink: &'a mut Sink<'a>,
     piece: Option<Piece>,
+    /// What hidden pages are mapped by: if the CPU coalesces nothing and PMDs
+    /// are known, nothing but base pages is left.
+    hidden: Leaf,
     coverage: Coverage,
     folios: Folios,
 }
@@ -80,9 +83,18 @@ impl<'a> Classifier<'a> {
             flags,
             sink,
             piece: None,
+            hidden: Leaf::Unknown,
             coverage,
             folios: Folios::default(),
         }
+    }
+
+    /// Says whether it is sure that no PMD maps the pages to come.
+    pub(crate) fn below_pmd(&mut self, sure: bool) {
+        self.hidden = match sure && self.geometry.coalesce.is_empty() {
+            true => Leaf::Size(self.geometry.page),
+            false => Leaf::Unknown,
+        };
     }
 
     /// The table of flags, for reading ahead.
@@ -161,7 +173,7 @@ impl<'a> Classifier<'a> {
         self.coverage.resident += piece.count * page;
         match piece.kind {
             Kind::Plain => self.leaf(piece.virt, piece.count, Leaf::Size(page)),
-            Kind::Hidden => self.leaf(piece.virt, piece.count, Leaf::Unknown),
+            Kind::Hidden => self.leaf(piece.virt, piece.count, self.hidden),
             Kind::Hugetlb => self.hugetlb(&piece),
             Kind::Folio { anon } => {
                 let whole =

@@ -130,11 +130,18 @@ pub struct Mapping {
 pub struct Process {
     /// Process id.
     pub pid: u32,
-    /// The command name, control characters escaped.
+    /// The command name, as the process set it. For a terminal:
+    /// [`crate::printable`].
     pub name: String,
+    /// Its bytes in hexadecimal if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_bytes: Option<String>,
     /// Its control group: the v2 path or, where that is the root, the path
     /// in a v1 hierarchy.
     pub cgroup: String,
+    /// Its bytes in hexadecimal if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_bytes: Option<String>,
     /// How much could be seen.
     pub sight: Sight,
     /// The sum of its mappings.

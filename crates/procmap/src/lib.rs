@@ -16,6 +16,7 @@ mod classify_tests;
 mod coverage;
 mod flags;
 mod maps;
+mod names;
 mod pagemap;
 mod process;
 mod reader;
@@ -25,7 +26,8 @@ mod smaps;
 
 pub use classify::Sink;
 pub use coverage::{Coverage, FolioBytes, Folios, Leaf, Mapping, Process, Run, Sight};
-pub use maps::Vma;
+pub use maps::{Vma, mappings};
+pub use names::{deceives, hex, lossy, printable};
 pub use reader::{Reader, Scope, Select, sizes};
 
 use std::io;

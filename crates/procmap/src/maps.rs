@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `/proc/PID/maps`, one line at a time (proc_pid_maps(5)).
 
+use crate::names;
 use serde::Serialize;
 
 /// One mapping of an address space.
@@ -18,9 +19,12 @@ pub struct Vma {
     pub device: String,
     /// Inode number, 0 without a file.
     pub inode: u64,
-    /// Path or pseudo-name (`[vdso]`), control characters escaped; empty for
-    /// anonymous memory.
+    /// Path or pseudo-name (`[vdso]`), as the kernel gives it; empty for
+    /// anonymous memory. For a terminal: [`crate::printable`].
     pub name: String,
+    /// Its bytes in hexadecimal if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name_bytes: Option<String>,
     /// The file was unlinked, or replaced by a package upgrade.
     pub deleted: bool,
 }
@@ -61,6 +65,12 @@ impl Vma {
     }
 }
 
+/// The mappings that the text of a maps file lists. A line that is none of its
+/// is left out.
+pub fn mappings(maps: &[u8]) -> impl Iterator<Item = Vma> {
+    maps.split(|byte| *byte == b'\n').filter_map(parse_line)
+}
+
 /// Parses a line of maps, or the head line of an smaps record. `None` if it
 /// is neither: the caller knows the file and the line number.
 pub(crate) fn parse_line(line: &[u8]) -> Option<Vma> {
@@ -92,7 +102,8 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<Vma> {
         offset,
         device: device.to_owned(),
         inode,
-        name: printable(path),
+        name: names::lossy(path),
+        name_bytes: names::hex(path),
         deleted,
     })
 }
@@ -103,20 +114,6 @@ fn hex(digits: &str) -> Option<u64> {
         .bytes()
         .all(|b| b.is_ascii_hexdigit())
         .then(|| u64::from_str_radix(digits, 16).ok())?
-}
-
-/// Bytes from /proc as text that cannot garble a terminal or a table: invalid
-/// UTF-8 is replaced, control characters are written as `\xNN`.
-pub(crate) fn printable(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for c in String::from_utf8_lossy(bytes).chars() {
-        if c.is_control() {
-            text.push_str(&format!("\\x{:02x}", u32::from(c)));
-        } else {
-            text.push(c);
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -163,9 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn hostile_names_cannot_reach_the_terminal() {
+    fn a_name_is_kept_as_it_is() {
         let vma = parse_line(b"1000-2000 r-xp 0 00:01 9 /tmp/\x1b[2J\\012\xff").unwrap();
-        assert_eq!(vma.name, "/tmp/\\x1b[2J\\012\u{fffd}");
+        assert_eq!(vma.name, "/tmp/\x1b[2J\\012\u{fffd}");
+        assert_eq!(
+            vma.name_bytes.as_deref(),
+            Some("2f746d702f1b5b324a5c303132ff")
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! same process even if its number is given to another one meanwhile.
 
 use crate::Error;
-use crate::maps::printable;
+use crate::names::{hex, lossy};
 use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::Mode;
 use std::fs::File;
@@ -61,21 +61,23 @@ impl Folder {
         Ok(bytes)
     }
 
-    /// The command name, which the process may set to anything.
-    pub(crate) fn name(&self) -> Result<String, Error> {
+    /// The command name, which the process may set to anything, and its bytes
+    /// if it is not UTF-8.
+    pub(crate) fn name(&self) -> Result<(String, Option<String>), Error> {
         let bytes = self.text("comm")?;
-        Ok(printable(bytes.strip_suffix(b"\n").unwrap_or(&bytes)))
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        Ok((lossy(bytes), hex(bytes)))
     }
 
     /// Every control group it is in: `(controllers, path)`; the v2 hierarchy
     /// has no controllers here (cgroups(7)).
-    pub(crate) fn cgroups(&self) -> Result<Vec<(String, String)>, Error> {
+    pub(crate) fn cgroups(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let bytes = self.text("cgroup")?;
         Ok(bytes
             .split(|b| *b == b'\n')
             .filter_map(|line| {
-                let mut fields = line.splitn(3, |b| *b == b':').skip(1).map(printable);
-                Some((fields.next()?, fields.next()?))
+                let mut fields = line.splitn(3, |b| *b == b':').skip(1);
+                Some((lossy(fields.next()?), fields.next()?.to_vec()))
             })
             .collect())
     }
@@ -84,13 +86,13 @@ impl Folder {
     pub(crate) fn executable(&self) -> Option<String> {
         let link = readlinkat(&self.fd, "exe").ok()?.into_vec();
         let link = link.strip_suffix(b" (deleted)").unwrap_or(&link);
-        Some(printable(link.rsplit(|b| *b == b'/').next()?))
+        Some(lossy(link.rsplit(|b| *b == b'/').next()?))
     }
 }
 
 /// The one control group to show: the v2 path; where that is the root (a
 /// hybrid setup), systemd's own hierarchy, then the memory controller's.
-pub(crate) fn service(cgroups: &[(String, String)]) -> String {
+pub(crate) fn service(cgroups: &[(String, Vec<u8>)]) -> &[u8] {
     ["", "name=systemd", "memory"]
         .iter()
         .filter_map(|wanted| {
@@ -98,19 +100,18 @@ pub(crate) fn service(cgroups: &[(String, String)]) -> String {
                 c == wanted || (!wanted.is_empty() && c.split(',').any(|one| one == *wanted))
             })
         })
-        .map(|(_, path)| path.as_str())
-        .find(|path| *path != "/")
-        .unwrap_or("/")
-        .to_owned()
+        .map(|(_, path)| path.as_slice())
+        .find(|path| *path != b"/")
+        .unwrap_or(b"/")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn groups(list: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn groups(list: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
         list.iter()
-            .map(|(c, p)| ((*c).to_owned(), (*p).to_owned()))
+            .map(|(c, p)| ((*c).to_owned(), p.as_bytes().to_vec()))
             .collect()
     }
 
@@ -118,7 +119,7 @@ mod tests {
     fn the_service_is_found_on_v2_v1_and_hybrid() {
         assert_eq!(
             service(&groups(&[("", "/system.slice/sshd.service")])),
-            "/system.slice/sshd.service"
+            b"/system.slice/sshd.service"
         );
         assert_eq!(
             service(&groups(&[
@@ -126,7 +127,7 @@ mod tests {
                 ("cpu,memory", "/b"),
                 ("", "/")
             ])),
-            "/a"
+            b"/a"
         );
         assert_eq!(
             service(&groups(&[
@@ -134,8 +135,8 @@ mod tests {
                 ("cpu,memory", "/b"),
                 ("", "/")
             ])),
-            "/b"
+            b"/b"
         );
-        assert_eq!(service(&[]), "/");
+        assert_eq!(service(&[]), b"/");
     }
 }

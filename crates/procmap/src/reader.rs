@@ -8,7 +8,7 @@ use crate::maps::{Vma, parse_line};
 use crate::pagemap::{self, By, CHUNK, Region};
 use crate::process::{Folder, service};
 use crate::smaps::{self, PmdMapped};
-use crate::{Error, maps};
+use crate::{Error, names};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -154,7 +154,7 @@ impl Reader {
         sink: &mut Sink,
     ) -> Result<Option<Process>, Error> {
         let folder = Folder::open(&self.root, pid)?;
-        let name = folder.name()?;
+        let (name, name_bytes) = folder.name()?;
         if let Some(pattern) = &select.name
             && !matches(pattern, &name)
             && !folder.executable().is_some_and(|e| matches(pattern, &e))
@@ -163,7 +163,9 @@ impl Reader {
         }
         let cgroups = folder.cgroups().or_else(absent)?;
         if let Some(wanted) = &select.cgroup
-            && !cgroups.iter().any(|(_, path)| below(wanted, path))
+            && !cgroups
+                .iter()
+                .any(|(_, path)| below(wanted, &names::lossy(path)))
         {
             return Ok(None);
         }
@@ -171,7 +173,9 @@ impl Reader {
         let mut process = Process {
             pid,
             name,
-            cgroup: service(&cgroups),
+            name_bytes,
+            cgroup: names::lossy(service(&cgroups)),
+            cgroup_bytes: names::hex(service(&cgroups)),
             sight: Sight::Full,
             total: Coverage::default(),
             folios: Folios::default(),
@@ -237,6 +241,7 @@ impl Reader {
         let wide = vma.can_hold(self.geometry.pmd);
         let (regions, bytes, frames) = (&mut self.regions, &mut self.bytes, &mut self.frames);
         let mut classifier = Classifier::new(&self.geometry, self.flags.as_mut(), sink, vma.len());
+        classifier.below_pmd(true);
         let mut sight = Sight::Full;
         let mut feed = |classifier: &mut Classifier, region: Region| {
             pages(&self.geometry, vma, classifier, file, region, bytes, frames)
@@ -249,6 +254,8 @@ impl Reader {
             }
         }
         let unsure = wide && !self.scan;
+        // smaps does not tell which pages, and is silent about hugetlb.
+        classifier.below_pmd(!unsure);
         if !wide || unsure {
             let (start, end) = (vma.start, vma.end);
             let by = By::Pte;
@@ -374,7 +381,7 @@ fn read_maps(folder: &Folder, scope: Scope) -> Result<Vec<Vma>, Error> {
             continue;
         }
         let Some(vma) = parse_line(text) else {
-            let text = maps::printable(&text[..text.len().min(80)]);
+            let text = names::lossy(&text[..text.len().min(80)]);
             return Err(Error::Malformed {
                 path: folder.path("maps"),
                 line: number,

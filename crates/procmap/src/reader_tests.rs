@@ -213,7 +213,7 @@ fn hostile_lines_name_file_and_line() {
 }
 
 #[test]
-fn hostile_names_are_made_printable() {
+fn names_are_kept_as_the_kernel_gives_them() {
     let fake = Fake::new();
     fake.process(
         10,
@@ -222,9 +222,10 @@ fn hostile_names_are_made_printable() {
         b"00400000-00401000 r-xp 00000000 fd:01 7 /a\\012b \x1b]0;x\n",
     );
     let process = fake.read(10).unwrap();
-    assert_eq!(process.name, "a\\x0ab\\x1b[31m");
-    assert_eq!(process.cgroup, "/\\x07evil");
-    assert_eq!(process.mappings[0].vma.name, "/a\\012b \\x1b]0;x");
+    assert_eq!(process.name, "a\nb\x1b[31m");
+    assert_eq!(process.cgroup, "/\x07evil");
+    assert_eq!(process.mappings[0].vma.name, "/a\\012b \x1b]0;x");
+    assert_eq!((process.name_bytes, process.cgroup_bytes), (None, None));
 }
 
 #[test]

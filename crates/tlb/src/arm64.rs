@@ -21,6 +21,8 @@ pub struct Regs {
     pub tcr: u64,
     /// SCTLR_EL1; only M (bit 0) matters.
     pub sctlr: u64,
+    /// MAIR_EL1: memory types, of which only the referee wants to know.
+    pub mair: u64,
 }
 
 /// log2 of a granule's size in bytes.
@@ -42,13 +44,13 @@ impl Granule {
 
     /// VA bits that one level of table resolves: a table is one granule of
     /// 8-byte descriptors.
-    const fn stride(self) -> u8 {
+    pub(crate) const fn stride(self) -> u8 {
         self as u8 - 3
     }
 
     /// log2 of the descriptors in a contiguous group at `level`; 0 where the
     /// architecture defines none (D8.7.1, "The Contiguous bit").
-    const fn contiguous_shift(self, level: i8) -> u8 {
+    pub(crate) const fn contiguous_shift(self, level: i8) -> u8 {
         match (self, level) {
             (Granule::K4, 1..=3) => 4,
             (Granule::K16, 3) => 7,
@@ -166,6 +168,13 @@ impl Mmu {
         va & (1 << 55) != 0
     }
 
+    /// First table of a half: its address, bits of virtual address that it and
+    /// those below translate, and the level; `None` if walks are disabled.
+    pub(crate) fn first_table(&self, high: bool) -> Option<(u64, u8, i8)> {
+        let half = &self.halves[usize::from(high)];
+        (!half.disabled).then_some((half.base, half.va_bits, half.start_level))
+    }
+
     /// The granule that translates `va`.
     pub fn granule(&self, va: u64) -> Granule {
         self.halves[usize::from(Self::is_high(va))].granule
@@ -182,7 +191,7 @@ impl Mmu {
     /// Output address field of a table, block or page descriptor (D8.3.1):
     /// bits 47:granule; 64K granule with 52-bit output: bits 15:12 hold bits
     /// 51:48; LPA2: bits 49:48 in place, bits 9:8 hold bits 51:50.
-    fn output(&self, granule: Granule, desc: u64) -> u64 {
+    pub(crate) fn output(&self, granule: Granule, desc: u64) -> u64 {
         let low = u32::from(granule.shift());
         match granule {
             Granule::K64 if self.ips52 => bits_in_place(desc, 47, low) | ((desc >> 12) & 0xf) << 48,
@@ -193,7 +202,7 @@ impl Mmu {
     }
 
     /// May `level` hold a block (D8.3.1, table "block descriptor formats")?
-    fn block_allowed(&self, granule: Granule, level: i8) -> bool {
+    pub(crate) fn block_allowed(&self, granule: Granule, level: i8) -> bool {
         match granule {
             Granule::K4 => level == 1 || level == 2 || (level == 0 && self.ds),
             Granule::K16 => level == 2 || (level == 1 && self.ds),

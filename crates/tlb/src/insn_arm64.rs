@@ -3,6 +3,7 @@
 //! (Arm ARM DDI 0487, C4.1 and C5.5 for TLBI).
 
 use crate::arm64::{Granule, Mmu};
+use crate::referee::Dsb;
 use crate::tlb::Invalidate;
 
 /// What an instruction means to the model.
@@ -31,6 +32,15 @@ pub enum Event {
         /// Bytes.
         len: u8,
     },
+    /// DSB. This and what follows only the referee asks for, see
+    /// [`decode_for_referee`].
+    Dsb(Dsb),
+    /// ISB.
+    Isb,
+    /// Reads FAR_EL1: a fault is being handled.
+    FaultAddress,
+    /// Writes SP_EL0 from this register; Linux keeps `current` there.
+    Task(u8),
 }
 
 /// A TLBI instruction for the EL1&0 regime.
@@ -40,13 +50,15 @@ pub struct Tlbi {
     pub op: TlbiOp,
     /// Inner or Outer Shareable: other cores' TLBs too.
     pub broadcast: bool,
+    /// The forms that spare entries for tables (VALE1 and the like).
+    pub leaves_only: bool,
     /// Number of the register with the operand; 31 = none.
     pub rt: u8,
 }
 
-/// What a TLBI removes. The VALE forms, which spare entries for tables, are
-/// the VAE ones here: the model holds leaves only. The TTL hint is not used:
-/// it would allow the hardware to look at one level only, never more.
+/// What a TLBI removes, as the model sees it: it holds leaves only, and does
+/// not use the TTL hint, which would allow the hardware to look at one level
+/// only, never more. The referee uses both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TlbiOp {
     /// VMALLE1, ALLE1, VMALLS12E1.
@@ -61,6 +73,14 @@ pub enum TlbiOp {
     Range,
     /// RVAAE1, RVAALE1.
     RangeAllAsids,
+}
+
+impl Event {
+    /// Does it come from [`decode_for_referee`]?
+    pub fn is_for_referee_only(&self) -> bool {
+        use Event::*;
+        matches!(self, Dsb(_) | Isb | FaultAddress | Task(_))
+    }
 }
 
 /// Bits 20:5 of MSR, MRS and SYS: op0 (its low bit), op1, CRn, CRm, op2.
@@ -104,6 +124,31 @@ pub fn decode(word: u32) -> Option<Event> {
     bulk(word)
 }
 
+/// Decodes what [`decode`] has no use for, but the referee has.
+pub fn decode_for_referee(word: u32) -> Option<Event> {
+    let crm = (word >> 8) & 15;
+    match word & 0xffff_f0ff {
+        // Options 0 and 4 are SSBB and PSSBB.
+        0xd503_309f if crm & 3 != 0 => Some(Event::Dsb(Dsb {
+            full: crm & 3 == 3,
+            stores: crm & 3 != 1,
+            shareable: crm >> 2 != 1,
+        })),
+        // The nXS forms of FEAT_XS: CRm 2, 6, 10, 14; never of stores only.
+        0xd503_303f if crm & 3 == 2 => Some(Event::Dsb(Dsb {
+            full: true,
+            stores: true,
+            shareable: crm >> 2 != 1,
+        })),
+        0xd503_30df => Some(Event::Isb),
+        _ => match word & 0xffff_ffe0 {
+            0xd538_6000 => Some(Event::FaultAddress),
+            0xd518_4100 => Some(Event::Task((word & 31) as u8)),
+            _ => None,
+        },
+    }
+}
+
 /// Memory copy and set (C4.1, "Memory Copy and Memory Set"), prologues only:
 /// they see the whole range, the main and epilogue parts what is left.
 fn bulk(word: u32) -> Option<Event> {
@@ -141,6 +186,7 @@ fn tlbi(word: u32) -> Option<Tlbi> {
     Some(Tlbi {
         op,
         broadcast: crm != 6 && crm != 7,
+        leaves_only: op1 == 0 && op2 >= 5,
         rt: (word & 31) as u8,
     })
 }
@@ -159,6 +205,24 @@ impl TlbiOp {
             TlbiOp::VaAllAsids => page(va, None, mmu),
             TlbiOp::Range => range(xt, Some(asid), mmu),
             TlbiOp::RangeAllAsids => range(xt, None, mmu),
+        }
+    }
+}
+
+impl Tlbi {
+    /// The level that the operand limits this to, if any: TTL in bits 47:44, of
+    /// ranges in bits 38:37.
+    pub fn level(&self, xt: u64) -> Option<i8> {
+        match self.op {
+            TlbiOp::All | TlbiOp::Asid => None,
+            TlbiOp::Va | TlbiOp::VaAllAsids => {
+                let ttl = (xt >> 44) & 15;
+                (ttl >= 4).then_some((ttl & 3) as i8)
+            }
+            TlbiOp::Range | TlbiOp::RangeAllAsids => match (xt >> 37) & 3 {
+                0 => None,
+                level => Some(level as i8),
+            },
         }
     }
 }
@@ -213,7 +277,16 @@ mod tests {
     /// Encodings as `aarch64-linux-gnu-as` makes them.
     #[test]
     fn recognises_what_the_assembler_makes() {
-        let tlbi = |op, broadcast, rt| Some(Event::Tlbi(Tlbi { op, broadcast, rt }));
+        let any = |op, broadcast, rt, leaves_only| {
+            Some(Event::Tlbi(Tlbi {
+                op,
+                broadcast,
+                leaves_only,
+                rt,
+            }))
+        };
+        let tlbi = |op, broadcast, rt| any(op, broadcast, rt, false);
+        let leaves = |op, broadcast, rt| any(op, broadcast, rt, true);
         let cases = [
             (
                 0xd2ea_e03f,
@@ -255,7 +328,7 @@ mod tests {
             (0xd508_831f, tlbi(TlbiOp::All, true, 31), "tlbi vmalle1is"),
             (0xd508_811f, tlbi(TlbiOp::All, true, 31), "tlbi vmalle1os"),
             (0xd508_8325, tlbi(TlbiOp::Va, true, 5), "tlbi vae1is, x5"),
-            (0xd508_87a5, tlbi(TlbiOp::Va, false, 5), "tlbi vale1, x5"),
+            (0xd508_87a5, leaves(TlbiOp::Va, false, 5), "tlbi vale1, x5"),
             (
                 0xd508_8341,
                 tlbi(TlbiOp::Asid, true, 1),
@@ -268,7 +341,7 @@ mod tests {
             ),
             (
                 0xd508_83e2,
-                tlbi(TlbiOp::VaAllAsids, true, 2),
+                leaves(TlbiOp::VaAllAsids, true, 2),
                 "tlbi vaale1is, x2",
             ),
             (
@@ -278,7 +351,7 @@ mod tests {
             ),
             (
                 0xd508_86a3,
-                tlbi(TlbiOp::Range, false, 3),
+                leaves(TlbiOp::Range, false, 3),
                 "tlbi rvale1, x3",
             ),
             (
@@ -288,7 +361,7 @@ mod tests {
             ),
             (
                 0xd508_85e4,
-                tlbi(TlbiOp::RangeAllAsids, true, 4),
+                leaves(TlbiOp::RangeAllAsids, true, 4),
                 "tlbi rvaale1os, x4",
             ),
             (0xd508_9325, tlbi(TlbiOp::Va, true, 5), "tlbi vae1isnxs, x5"),
@@ -395,6 +468,54 @@ mod tests {
                 globals: true
             }
         );
+    }
+
+    /// Encodings as `aarch64-linux-gnu-as` makes them.
+    #[test]
+    fn what_only_the_referee_asks_for() {
+        let dsb = |full, stores, shareable| {
+            Some(Event::Dsb(Dsb {
+                full,
+                stores,
+                shareable,
+            }))
+        };
+        let cases = [
+            (0xd503_3f9f, dsb(true, true, true), "dsb sy"),
+            (0xd503_3b9f, dsb(true, true, true), "dsb ish"),
+            (0xd503_3a9f, dsb(false, true, true), "dsb ishst"),
+            (0xd503_399f, dsb(false, false, true), "dsb ishld"),
+            (0xd503_379f, dsb(true, true, false), "dsb nsh"),
+            (0xd503_369f, dsb(false, true, false), "dsb nshst"),
+            (0xd503_309f, None, "ssbb"),
+            (0xd503_3bbf, None, "dmb ish"),
+            (0xd503_3fdf, Some(Event::Isb), "isb"),
+            (0xd538_6003, Some(Event::FaultAddress), "mrs x3, far_el1"),
+            (0xd518_4101, Some(Event::Task(1)), "msr sp_el0, x1"),
+            (0xd538_4101, None, "mrs x1, sp_el0"),
+        ];
+        for (word, want, text) in cases {
+            assert_eq!(decode_for_referee(word), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn level_hints() {
+        let tlbi = |op| Tlbi {
+            op,
+            broadcast: true,
+            leaves_only: false,
+            rt: 0,
+        };
+        let va = tlbi(TlbiOp::Va);
+        assert_eq!(va.level(0x1234), None);
+        // 64K granule, level 3; 4K granule, level 2.
+        assert_eq!(va.level(0xf << 44), Some(3));
+        assert_eq!(va.level(6 << 44), Some(2));
+        let range = tlbi(TlbiOp::Range);
+        assert_eq!(range.level(0), None);
+        assert_eq!(range.level(3 << 37), Some(3));
+        assert_eq!(tlbi(TlbiOp::Asid).level(u64::MAX), None);
     }
 
     #[test]

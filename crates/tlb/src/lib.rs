@@ -3,7 +3,7 @@
 //!
 //! Pure logic, no QEMU: guest memory comes in through [`walk::PhysMem`], the
 //! translation registers through [`arm64::Mmu`] or [`x86::Mmu`], accesses
-//! through [`core::Core`]; what comes out are the counters of [`report`].
+//! through [`model::Core`]; what comes out are the counters of [`report`].
 //!
 //! | module | reason to exist |
 //! |---|---|
@@ -11,18 +11,22 @@
 //! | [`profile`] | the table of CPUs: how many entries, how many ways, what sizes, and where that is written |
 //! | [`tlb`] | one set-associative LRU array, and its invalidation |
 //! | [`walk`], [`arm64`], [`x86`] | page-table walkers |
-//! | [`core`] | arrays, walker and counters tied together: one core |
+//! | [`mmu`] | the registers by which a core translates |
+//! | [`model`] | arrays, walker and counters tied together: one core |
 //! | [`insn_arm64`], [`insn_x86`] | which instructions the model must know of |
+//! | [`referee`] | what a TLB of unlimited size could still hold, and whether the guest minds |
 //! | [`report`] | the JSON that the plugin writes and the lab reads |
 //!
 //! What the model leaves out is in `docs/tlb-model.md`.
 
 pub mod arm64;
-pub mod core;
 pub mod insn_arm64;
 pub mod insn_x86;
 pub mod leaf;
+pub mod mmu;
+pub mod model;
 pub mod profile;
+pub mod referee;
 pub mod report;
 pub mod tlb;
 pub mod walk;

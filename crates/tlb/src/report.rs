@@ -6,6 +6,7 @@
 
 use crate::leaf;
 use crate::profile::Profile;
+use crate::referee::finding::Findings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -29,6 +30,9 @@ pub struct Report {
     pub coverage: Vec<Coverage>,
     /// What the reader of these figures should know; empty in a good run.
     pub warnings: Vec<String>,
+    /// What the referee found, if it was asked to look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub referee: Option<Findings>,
 }
 
 /// The modelled CPU, as in [`crate::profile::PROFILES`].

@@ -72,6 +72,21 @@ impl Mmu {
         self.regs.cr4 & CR4_PCIDE != 0
     }
 
+    /// Physical address of the first table.
+    pub fn root(&self) -> u64 {
+        self.regs.cr3 & ADDRESS
+    }
+
+    /// Levels of tables, 4 or 5.
+    pub fn levels(&self) -> u8 {
+        if self.regs.cr4 & CR4_LA57 != 0 { 5 } else { 4 }
+    }
+
+    /// Is the translation of this leaf global?
+    pub(crate) fn is_global(&self, entry: u64) -> bool {
+        entry & PTE_GLOBAL != 0 && self.regs.cr4 & CR4_PGE != 0
+    }
+
     /// Does the change from `self` to `new` drop every TLB entry, global ones
     /// included? SDM 4.10.4.1: MOV to CR0 that clears PG; MOV to CR4 that
     /// changes PGE, clears PCIDE or sets SMEP; a change of PSE, PAE or LA57
@@ -88,8 +103,8 @@ impl Mmu {
 
     /// Walks the tables for `va` (SDM 4.5.4).
     pub fn walk(&self, mem: &impl PhysMem, va: u64) -> Walk {
-        let levels = if self.regs.cr4 & CR4_LA57 != 0 { 5 } else { 4 };
-        let mut table = self.regs.cr3 & ADDRESS;
+        let levels = self.levels();
+        let mut table = self.root();
         for depth in 0..levels {
             let shift = 12 + 9 * (levels - 1 - depth);
             let reads = depth;

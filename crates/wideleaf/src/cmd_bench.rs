@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf bench`: the exec benchmark on this machine.
 
-use crate::stdout::write_out;
-use anyhow::{Context, Result};
+use crate::stdout::{tell, write_json_pretty, write_out};
+use crate::usage::{Usage, misuse};
+use anyhow::Result;
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wideleaf_arch::Arch;
 use wideleaf_bench::exec::{Surroundings, Watcher, run as run_exec};
-use wideleaf_bench::file::{self, Arch};
-use wideleaf_bench::options::{DEFAULT_SIZE, ExecOptions, Stride};
+use wideleaf_bench::file;
+use wideleaf_bench::options::{BadOptions, DEFAULT_SIZE, ExecOptions, Stride};
 use wideleaf_bench::report::{ExecReport, Figure, PhaseReport};
 use wideleaf_size::{long, parse, short};
 
@@ -100,22 +102,47 @@ struct Create {
     size: u64,
 
     /// Whose stubs: arm64 or x86_64 [default: this machine's]
-    #[arg(long)]
+    #[arg(long, value_parser = arch)]
     arch: Option<Arch>,
 }
 
 /// Runs `wideleaf bench`.
 pub fn run(args: Args) -> Result<ExitCode> {
-    match args.action {
-        Action::Exec(args) => exec(&args)?,
-        Action::Create(args) => file::create(&args.path, host_or(args.arch)?, args.size)?,
-    }
+    let done = match args.action {
+        Action::Exec(args) => exec(&args),
+        Action::Create(args) => create(&args),
+    };
+    done.map_err(as_usage)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// What was asked for cannot be run, whatever the machine.
+fn as_usage(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<BadOptions>() {
+        Ok(bad) => Usage(bad.to_string()).into(),
+        Err(other) => other,
+    }
+}
+
+fn create(args: &Create) -> Result<()> {
+    file::create(&args.path, host_or(args.arch)?, args.size)
+}
+
+/// By the name that this project has for it, that of uname(2) or that of Debian.
+fn arch(text: &str) -> Result<Arch, String> {
+    let other = match text {
+        "amd64" => Some(Arch::X86_64),
+        _ => Arch::of_machine(text),
+    };
+    let known = text.parse::<Arch>();
+    known.or_else(|unknown| other.ok_or(unknown.to_string()))
+}
+
 fn host_or(arch: Option<Arch>) -> Result<Arch> {
-    arch.or(Arch::host())
-        .context("no stubs for this machine; give --arch")
+    match arch.or(Arch::host()) {
+        Some(arch) => Ok(arch),
+        None => misuse!("no stubs for this machine; give --arch"),
+    }
 }
 
 /// Says on stderr what is going on, for the file may be large.
@@ -123,7 +150,7 @@ struct Chatty;
 
 impl Watcher for Chatty {
     fn progress(&mut self, text: &str) {
-        eprintln!("wideleaf: {text}");
+        tell!("wideleaf: {text}");
     }
 }
 
@@ -162,12 +189,12 @@ fn exec(args: &Exec) -> Result<()> {
         }
     };
     for warning in &report.warnings {
-        eprintln!("wideleaf: warning: {warning}");
+        tell!("wideleaf: warning: {warning}");
     }
     if args.json {
-        return write_out(&format!("{}\n", serde_json::to_string_pretty(&report)?));
+        return write_json_pretty(&report);
     }
-    eprintln!("{}", headline(&report));
+    tell!("{}", headline(&report));
     write_out(&table(&report, !args.noheadings))
 }
 
@@ -177,7 +204,7 @@ fn check(options: &ExecOptions, size: u64) -> Result<()> {
 }
 
 fn announce(size: u64, place: &Path) {
-    eprintln!(
+    tell!(
         "wideleaf: writing {} of stubs to {}",
         long(size),
         place.display()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf cache`: what the lab keeps, and how to get rid of it.
 
+use crate::stdout::{name, say, write_json};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use serde_json::json;
@@ -44,14 +45,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::List { json: true } => {
             let rows: Vec<_> = entries.iter().map(row).collect();
-            println!("{}", json!({ "root": cache.root(), "entries": rows }));
+            let mut document = json!({ "entries": rows });
+            name(&mut document, "root", cache.root());
+            write_json(&document)?;
         }
         Action::List { json: false } => {
-            println!("{:<10} {:>12} {:>6}  PATH", "KIND", "BYTES", "DAYS");
+            say!("{:<10} {:>12} {:>6}  PATH", "KIND", "BYTES", "DAYS")?;
             for entry in &entries {
                 let days = age(entry).as_secs() / 86_400;
                 let path = entry.path.display();
-                println!("{:<10} {:>12} {days:>6}  {path}", entry.kind, entry.bytes);
+                say!("{:<10} {:>12} {days:>6}  {path}", entry.kind, entry.bytes)?;
             }
         }
         Action::Prune { unused_for } => {
@@ -59,7 +62,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             for entry in entries.iter().filter(|entry| age(entry) >= limit) {
                 std::fs::remove_dir_all(&entry.path)
                     .with_context(|| format!("cannot remove {}", entry.path.display()))?;
-                println!("removed {}", entry.path.display());
+                say!("removed {}", entry.path.display())?;
             }
         }
     }
@@ -73,10 +76,11 @@ fn age(entry: &Listed) -> Duration {
 }
 
 fn row(entry: &Listed) -> serde_json::Value {
-    json!({
+    let mut row = json!({
         "kind": entry.kind,
         "bytes": entry.bytes,
         "unused_seconds": age(entry).as_secs(),
-        "path": entry.path,
-    })
+    });
+    name(&mut row, "path", &entry.path);
+    row
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf doctor`: what this machine allows, and what to change.
 
-use crate::stdout::write_out;
+use crate::stdout::{write_json, write_out};
 use anyhow::Result;
 use serde_json::json;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .count();
     if args.json {
         let document = json!({ "schema": "wideleaf-doctor-1", "page_size": page, "cpu": cpu, "checks": checks });
-        write_out(&format!("{document}\n"))?;
+        write_json(&document)?;
     } else {
         let shown = checks
             .iter()
@@ -79,20 +79,13 @@ fn paragraph(check: &Check) -> String {
 
 /// Fills lines of 80 columns after a label.
 fn wrap(label: &str, text: &str) -> String {
-    let mut out = String::new();
-    let mut line = format!("  {label:<8}");
-    for word in text.split_whitespace() {
-        if line.chars().count() + 1 + word.chars().count() > 80 && !line.trim_start().is_empty() {
-            out.push_str(line.trim_end());
-            out.push('\n');
-            line = " ".repeat(10);
-        }
-        line.push(' ');
-        line.push_str(word);
-    }
-    out.push_str(line.trim_end());
-    out.push('\n');
-    out
+    let first = format!("  {label:<8} ");
+    let options = textwrap::Options::new(80)
+        .initial_indent(&first)
+        .subsequent_indent("           ")
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::fill(text, options) + "\n"
 }
 
 #[cfg(test)]

@@ -4,18 +4,19 @@
 mod collect;
 mod json;
 mod map;
-mod outlook;
 mod picture;
 mod report;
 mod svg;
 mod table;
 
+use crate::stdout::{tell, write_bytes, write_out};
 use anyhow::{Context, Result};
-use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use collect::Found;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wideleaf_arch::PageSize;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,9 +55,10 @@ pub struct Args {
         ignore_case = true
     )]
     output: Vec<table::Column>,
-    /// Sort the table by this column: sizes from large to small, text from A to Z
-    #[arg(long, value_name = "COLUMN", ignore_case = true)]
-    sort: Option<table::Column>,
+    /// Sort the table by this column: amounts from large to small, all else
+    /// from small to large; + in front: ascending, -: descending
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    sort: Option<table::Sort>,
     /// Turn the order of the table round
     #[arg(long)]
     reverse: bool,
@@ -75,33 +77,19 @@ pub struct Args {
     /// Draw each file's segments in the terminal, with the leaves they could use
     #[arg(long)]
     map: bool,
-    /// Draw the same to an SVG file
+    /// Draw the same to an SVG file; `-` is standard output, which then has nothing else
     #[arg(long, value_name = "SVG")]
     svg: Option<PathBuf>,
     /// Only answer for kernels with these base pages
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', ignore_case = true)]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', ignore_case = true, value_parser = page_sizes())]
     page_size: Vec<PageSize>,
 }
 
-/// Base page sizes of the kernels that the policy knows.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum PageSize {
-    #[value(name = "4K")]
-    K4,
-    #[value(name = "16K")]
-    K16,
-    #[value(name = "64K")]
-    K64,
-}
-
-impl PageSize {
-    fn bytes(self) -> u64 {
-        match self {
-            PageSize::K4 => 4 << 10,
-            PageSize::K16 => 16 << 10,
-            PageSize::K64 => 64 << 10,
-        }
-    }
+/// The parser of base page sizes, which lists them in the help.
+fn page_sizes() -> impl TypedValueParser<Value = PageSize> {
+    let names = PageSize::ALL.iter().map(|size| size.name());
+    // Checked by then, but for the case of its letters.
+    PossibleValuesParser::new(names).try_map(|name| name.to_uppercase().parse::<PageSize>())
 }
 
 /// Runs `wideleaf inspect`.
@@ -114,29 +102,37 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut found = collect::collect(&args.files, args.recursive, args.one_file_system);
     let as_table = args.recursive || !args.output.is_empty() || args.sort.is_some();
     if as_table {
-        table::sort(&mut found.entries, args.sort, args.reverse);
+        table::sort(
+            &mut found.entries,
+            args.sort.unwrap_or_default(),
+            args.reverse,
+        );
     }
     let pages: Vec<u64> = args.page_size.iter().map(|size| size.bytes()).collect();
     if let Some(path) = &args.svg {
         let picture = svg::draw(&shown(&found, &args));
-        std::fs::write(path, picture)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        match path.as_os_str() == "-" {
+            true => write_bytes(picture.as_bytes())?,
+            false => std::fs::write(path, picture)
+                .with_context(|| format!("cannot write {}", path.display()))?,
+        }
     }
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let written = if args.json {
-        json::write(&mut out, &found, &pages)
-    } else if as_table {
-        write_table(&mut out, &found, &args)
-    } else {
-        write_reports(&mut out, &found, &args, &pages)
-    };
-    match written.and_then(|()| out.flush()) {
-        // The reader has seen enough: `wideleaf inspect -r /usr | head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-        result => result.context("cannot write to standard output")?,
+    let quiet = args
+        .svg
+        .as_ref()
+        .is_some_and(|path| path.as_os_str() == "-");
+    if args.json && !quiet {
+        json::write(&found, &pages)?;
+    } else if !quiet {
+        let mut text = Vec::new();
+        match as_table {
+            true => write_table(&mut text, &found, &args)?,
+            false => write_reports(&mut text, &found, &args, &pages)?,
+        }
+        write_out(&String::from_utf8_lossy(&text))?;
     }
     for (path, error) in &found.errors {
-        eprintln!("wideleaf: {}: {error}", collect::printable(path));
+        tell!("wideleaf: {}: {error}", collect::printable(path));
     }
     Ok(match found.errors.is_empty() {
         true => ExitCode::SUCCESS,

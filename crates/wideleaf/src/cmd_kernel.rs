@@ -2,7 +2,7 @@
 //! `wideleaf kernel`: kernel sources, builds, and the patch series.
 
 use crate::progress::Progress;
-use crate::stdout::{say, write_out};
+use crate::stdout::{say, tell, write_out};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -10,9 +10,9 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
-use wideleaf_kernel::series::Series;
-use wideleaf_kernel::source::{self, Source};
-use wideleaf_kernel::{
+use wideleaf_kbuild::series::Series;
+use wideleaf_kbuild::source::{self, Source};
+use wideleaf_kbuild::{
     Arch, Base, Interrupted, Kernel, KernelDir, PageSize, Spec, Variant, WorkTree, checkpatch,
     preflight,
 };
@@ -148,7 +148,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match act(args) {
         // What shells report of a program that the signal ended.
         Err(error) if error.downcast_ref::<Interrupted>().is_some() => {
-            eprintln!("wideleaf: {error:#}");
+            tell!("wideleaf: {error:#}");
             let signal = error.downcast_ref::<Interrupted>().map_or(0, |e| e.0);
             Ok(ExitCode::from(128 + signal as u8))
         }
@@ -163,7 +163,7 @@ fn act(args: Args) -> Result<ExitCode> {
         Action::List { json } => list(&files()?, &cache, json)?,
         Action::Fetch { bases, refresh } => fetch(&bases.list(), refresh, &cache)?,
         Action::Config { which } => {
-            let text = wideleaf_kernel::configuration(
+            let text = wideleaf_kbuild::configuration(
                 &which.spec(files()?),
                 &cache,
                 &mut Progress::new(),
@@ -172,7 +172,7 @@ fn act(args: Args) -> Result<ExitCode> {
         }
         Action::Build { which, json } => {
             let spec = which.spec(files()?);
-            let kernel = wideleaf_kernel::ensure(&spec, &cache, &mut Progress::new())?;
+            let kernel = wideleaf_kbuild::ensure(&spec, &cache, &mut Progress::new())?;
             if json {
                 say!("{}", serde_json::to_string_pretty(&kernel)?)?;
             } else {
@@ -248,7 +248,7 @@ fn list(files: &KernelDir, cache: &Cache, json: bool) -> Result<()> {
                 for &variant in Variant::ALL.iter().filter(|v| v.exists_on(arch)) {
                     let spec = Spec::new(base, arch, size, variant, files.clone());
                     // Without compiler or series there is none to be found.
-                    let kernel = wideleaf_kernel::find(&spec, cache).unwrap_or_default();
+                    let kernel = wideleaf_kbuild::find(&spec, cache).unwrap_or_default();
                     rows.push((spec, kernel));
                 }
             }

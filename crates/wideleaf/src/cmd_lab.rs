@@ -5,16 +5,18 @@
 mod arguments;
 mod execute;
 mod list;
+mod matrix;
+mod repeat;
+mod report;
 mod screen;
 
+use crate::stdout::tell;
+use crate::usage::STATUS;
 use anyhow::Result;
 use arguments::Run;
 use clap::Subcommand;
 use std::process::ExitCode;
-use wideleaf_kernel::Interrupted;
-
-/// Exit status for a request that cannot be.
-const USAGE: u8 = 2;
+use wideleaf_kbuild::Interrupted;
 
 /// Arguments of `wideleaf lab`.
 #[derive(clap::Args)]
@@ -27,6 +29,13 @@ pub struct Args {
 enum Action {
     /// Run a job with the pristine and the patched kernel and compare
     Run(Box<Run>),
+    /// Run many comparisons that a file lists, here or on a Slurm cluster
+    Matrix(Box<matrix::Matrix>),
+    /// Run one row of a matrix, on a node of a cluster
+    #[command(hide = true)]
+    MatrixRow(matrix::MatrixRow),
+    /// Show results as one HTML page with tables and plots
+    Report(report::Report),
     /// List jobs, bases, architectures, page sizes, file systems, profiles
     List {
         /// Print JSON
@@ -43,11 +52,14 @@ enum Action {
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::List { json } => list::run(json),
+        Action::Matrix(matrix) => matrix.run(),
+        Action::MatrixRow(row) => row.run(),
+        Action::Report(report) => report.run(),
         Action::Run(args) => match args.targets() {
             Ok(targets) => interruptible(args.execute(&targets)),
             Err(error) => {
-                eprintln!("wideleaf: {error:#}\nTry 'wideleaf lab run --help'.");
-                Ok(ExitCode::from(USAGE))
+                tell!("wideleaf: {error:#}\nTry 'wideleaf lab run --help'.");
+                Ok(ExitCode::from(STATUS))
             }
         },
     }
@@ -61,7 +73,7 @@ fn interruptible(result: Result<ExitCode>) -> Result<ExitCode> {
     };
     match (result, signal) {
         (Err(error), Some(signal)) => {
-            eprintln!("wideleaf: {error:#}");
+            tell!("wideleaf: {error:#}");
             Ok(ExitCode::from(128 + signal as u8))
         }
         (result, _) => result,

@@ -2,8 +2,9 @@
 //! `wideleaf metrics`: coverage per service for the Prometheus there is.
 
 use crate::procset::{Choice, Machine, Machinery};
-use crate::stdout::write_out;
-use anyhow::{Context, Result, bail};
+use crate::stdout::{tell, write_out};
+use crate::usage::misuse;
+use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,29 +57,41 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     if path.extension().is_none_or(|e| e != "prom") {
-        bail!(
+        misuse!(
             "--output {}: node_exporter reads only files whose name ends in .prom",
             path.display()
         );
     }
-    loop {
+    let mut write = || -> Result<()> {
         let text = render(&snapshot(&args, &mut machine)?);
-        replace(path, &text).with_context(|| path.display().to_string())?;
-        let Some(seconds) = args.interval else {
-            return Ok(ExitCode::SUCCESS);
-        };
+        replace(path, &text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let Some(seconds) = args.interval else {
+        return write().map(|()| ExitCode::SUCCESS);
+    };
+    // A disk that is full now has room later; who reads the file sees its age.
+    let mut last = String::new();
+    loop {
+        let failure = write().err().map_or(String::new(), |e| format!("{e:#}"));
+        if failure != last {
+            match failure.is_empty() {
+                true => tell!("wideleaf: metrics: {} is written again", path.display()),
+                false => tell!("wideleaf: metrics: {failure}; trying again every {seconds} s"),
+            }
+        }
+        last = failure;
         std::thread::sleep(Duration::from_secs(seconds));
     }
 }
 
 fn serve(args: &Args, machine: &mut Machinery, address: SocketAddr) -> Result<ExitCode> {
     if !address.ip().is_loopback() && !args.allow_remote {
-        bail!(
+        misuse!(
             "--listen {address}: other machines could reach it; add --allow-remote if that is wanted"
         );
     }
     let mut server = Server::bind(address).with_context(|| format!("--listen {address}"))?;
-    eprintln!(
+    tell!(
         "wideleaf: metrics: serving http://{}/metrics",
         server.address()?
     );

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf ps`: which leaves map the text of running processes.
 
+use crate::order::{Sign, split, turn};
 use crate::procset::{Choice, Machine, Machinery, Pressure, Seen, describe};
-use crate::stdout::write_out;
+use crate::stdout::{tell, write_json, write_out};
 use crate::table::{Align, Table, bytes};
-use anyhow::{Result, bail};
+use crate::usage::misuse;
+use anyhow::Result;
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -29,7 +31,7 @@ Exit status: 0 all that was asked for is shown; 1 nothing matched, or a process
 given by its number could not be read (the others are shown); 2 usage.
 
 Examples:
-  wideleaf ps --sort -need
+  wideleaf ps --sort text
   wideleaf ps -m $(pidof node)
   wideleaf ps --cgroup /system.slice/nginx.service --json")]
 pub struct Args {
@@ -50,14 +52,18 @@ pub struct Args {
     /// Columns to show, separated by commas; + in front adds to the usual ones
     #[arg(short, long, value_name = "LIST", allow_hyphen_values = true)]
     output: Option<String>,
-    /// Sort by this column; - in front: largest first
+    /// Sort by this column: amounts from large to small, all else from small
+    /// to large; + in front: ascending, -: descending
     #[arg(
         long,
         value_name = "COLUMN",
-        default_value = "-need",
+        default_value = "need",
         allow_hyphen_values = true
     )]
     sort: String,
+    /// Turn the order of the table round
+    #[arg(long)]
+    reverse: bool,
     /// Bytes as plain numbers
     #[arg(short, long)]
     bytes: bool,
@@ -148,22 +154,29 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let nested = args.json || !args.mappings;
     let mut rows: Vec<Row> = shown.flat_map(|p| rows_of(p, !nested, &machine)).collect();
     // Stable: what compares equal stays in order of process and address.
-    rows.sort_by(|a, b| compare(a, b, sort));
-    let mut out = String::new();
+    rows.sort_by(|a, b| {
+        let (sign, column) = sort;
+        turn(
+            compare(a, b, column),
+            sign,
+            column.is_amount(),
+            args.reverse,
+        )
+    });
     if args.json {
-        out = serde_json::to_string(&document(&args, &machine, &seen, &rows))?;
-        out.push('\n');
+        write_json(&document(&args, &machine, &seen, &rows))?;
     } else {
+        let mut out = String::new();
         if args.explain {
             out.push_str(&describe(&machine));
             out.push_str("\n\n");
         }
         out.push_str(&render(&args, columns, &rows));
         for note in machine.losses(&seen) {
-            eprintln!("wideleaf: ps: {note}");
+            tell!("wideleaf: ps: {note}");
         }
+        write_out(&out)?;
     }
-    write_out(&out)?;
     Ok(status(&args, &seen))
 }
 
@@ -186,7 +199,7 @@ fn status(args: &Args, seen: &Seen) -> ExitCode {
     let strict = !args.pids.is_empty();
     let unread = strict && !(seen.vanished.is_empty() && seen.denied.is_empty());
     for pid in seen.vanished.iter().filter(|_| strict) {
-        eprintln!("wideleaf: ps: {pid}: no such process");
+        tell!("wideleaf: ps: {pid}: no such process");
     }
     if unread || seen.processes == 0 || !seen.failed.is_empty() {
         ExitCode::FAILURE
@@ -246,23 +259,38 @@ fn column(name: &str, leaves: &[u64]) -> Result<Column> {
     }
     let known: Vec<&str> = NAMES.iter().map(|n| n.0).collect();
     let sizes: Vec<String> = leaves.iter().map(|s| short(*s)).collect();
-    bail!(
+    misuse!(
         "no column {name:?}; there are {}, leaves, {}",
         known.join(", "),
         sizes.join(", ")
     )
 }
 
-fn sort_key(text: &str, leaves: &[u64]) -> Result<(Column, bool)> {
-    let (name, descending) = match text.strip_prefix('-') {
-        Some(name) => (name, true),
-        None => (text.strip_prefix('+').unwrap_or(text), false),
-    };
-    Ok((column(name, leaves)?, descending))
+fn sort_key(text: &str, leaves: &[u64]) -> Result<(Sign, Column)> {
+    let (sign, name) = split(text);
+    Ok((sign, column(name, leaves)?))
 }
 
-fn compare(a: &Row, b: &Row, (column, descending): (Column, bool)) -> Ordering {
-    let order = match column {
+impl Column {
+    /// Tells how much, not which.
+    fn is_amount(self) -> bool {
+        !matches!(
+            self,
+            Column::Pid
+                | Column::Name
+                | Column::Cgroup
+                | Column::Sight
+                | Column::Address
+                | Column::Offset
+                | Column::Perms
+                | Column::File
+        )
+    }
+}
+
+/// Ascending.
+fn compare(a: &Row, b: &Row, column: Column) -> Ordering {
+    match column {
         Column::Name => a.process.name.cmp(&b.process.name),
         Column::Cgroup => a.process.cgroup.cmp(&b.process.cgroup),
         Column::Sight => a.process.sight.cmp(&b.process.sight),
@@ -275,8 +303,7 @@ fn compare(a: &Row, b: &Row, (column, descending): (Column, bool)) -> Ordering {
             .map(|m| &m.vma.name)
             .cmp(&b.mapping.map(|m| &m.vma.name)),
         _ => number(a, column).total_cmp(&number(b, column)),
-    };
-    if descending { order.reverse() } else { order }
+    }
 }
 
 fn number(row: &Row, column: Column) -> f64 {
@@ -459,7 +486,11 @@ struct Document<'a> {
 struct ProcessOut<'a> {
     pid: u32,
     name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_bytes: Option<&'a str>,
     cgroup: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup_bytes: Option<&'a str>,
     sight: Sight,
     #[serde(flatten)]
     total: &'a Coverage,
@@ -489,7 +520,9 @@ fn document<'a>(
     let process = |row: &'a Row| ProcessOut {
         pid: row.process.pid,
         name: &row.process.name,
+        name_bytes: row.process.name_bytes.as_deref(),
         cgroup: &row.process.cgroup,
+        cgroup_bytes: row.process.cgroup_bytes.as_deref(),
         sight: row.process.sight,
         total: row.coverage,
         folios: &row.process.folios,

@@ -3,14 +3,17 @@
 
 use crate::procset::{Choice, Machine, Machinery};
 use crate::top_app::{Action, App, Info, Row, Snapshot, TextMap};
+use crate::top_signals::Signals;
 use crate::top_view::draw;
 use anyhow::{Context, Result, bail};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{Clear, ClearType};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use wideleaf_procmap::{Scope, Select};
+use wideleaf_procmap::{Scope, Select, printable};
 
 /// Arguments of `wideleaf top`.
 #[derive(clap::Args)]
@@ -56,10 +59,27 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .name("reader".to_owned())
         .spawn(move || read(machine, &select, &inbox, &outbox))
         .context("cannot start the reading thread")?;
-    let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
-    let result = interact(&mut terminal, &mut app, &requests, &snapshots);
-    ratatui::restore();
+    let signals = Signals::register()?;
+    let mut terminal = set_up()?;
+    let result = interact(&mut terminal, &mut app, &requests, &snapshots, &signals);
+    restore();
+    // A terminal that has gone is an error of its own; the signal says why.
+    signals.end();
     result.map(|()| ExitCode::SUCCESS)
+}
+
+/// Takes the terminal and clears it, which a screen that was left as it is by
+/// somebody else needs.
+fn set_up() -> Result<ratatui::DefaultTerminal> {
+    let terminal = ratatui::try_init().context("cannot set up the terminal")?;
+    execute!(std::io::stdout(), Clear(ClearType::All))?;
+    Ok(terminal)
+}
+
+/// Leaves the terminal as it was. If it is gone there is nothing to restore,
+/// and nobody to tell.
+fn restore() {
+    let _ = ratatui::try_restore();
 }
 
 fn cpu_line(machine: &Machinery) -> String {
@@ -106,7 +126,7 @@ fn pass(machine: &mut Machinery, select: &Select, request: &Request) -> Result<S
     let row = |p: wideleaf_procmap::Process| Row {
         pressure: machine.pressure(&p.total),
         pid: p.pid,
-        name: p.name,
+        name: printable(&p.name),
         text: p.total,
         sight: p.sight,
     };
@@ -136,6 +156,7 @@ fn interact(
     app: &mut App,
     requests: &Sender<Request>,
     snapshots: &Receiver<Result<Snapshot>>,
+    signals: &Signals,
 ) -> Result<()> {
     let ask = |app: &App| {
         requests
@@ -148,6 +169,14 @@ fn interact(
     let mut asked = Instant::now();
     let mut waiting = true;
     loop {
+        if signals.ending() {
+            return Ok(());
+        }
+        let mut stop = signals.stopping();
+        if signals.continued() {
+            // Stopped from outside: the shell has used the terminal since.
+            *terminal = set_up()?;
+        }
         terminal.draw(|frame| draw(frame, app))?;
         // Events come first; the screen is drawn anew after each, resizes too.
         let mut again = false;
@@ -158,8 +187,15 @@ fn interact(
             match app.key(key) {
                 Action::Quit => return Ok(()),
                 Action::Refresh => again = true,
+                Action::Suspend => stop = true,
                 Action::None => {}
             }
+        }
+        if stop {
+            restore();
+            signals.stop()?;
+            *terminal = set_up()?;
+            again = true;
         }
         match snapshots.recv_timeout(Duration::ZERO) {
             Ok(snapshot) => {

@@ -2,8 +2,10 @@
 //! The `wideleaf` command: the lab, the kernel series and the tool in one
 //! static binary, which is also the lab guest's init.
 
+mod cmd_align;
 mod cmd_bench;
 mod cmd_cache;
+mod cmd_collapse;
 mod cmd_doctor;
 mod cmd_gen;
 mod cmd_inspect;
@@ -12,18 +14,27 @@ mod cmd_lab;
 mod cmd_metrics;
 mod cmd_policy;
 mod cmd_ps;
+mod cmd_run;
+mod cmd_stage;
 mod cmd_top;
+#[cfg(test)]
+mod docs_tests;
+mod order;
 mod procset;
 mod progress;
 mod stdout;
 mod table;
 mod top_app;
+mod top_signals;
 #[cfg(test)]
 mod top_tests;
 mod top_view;
+mod usage;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+use stdout::tell;
+use usage::Usage;
 
 /// Makes Linux map text by the widest leaf that the hardware can hold, and
 /// proves it.
@@ -36,15 +47,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Move a file's segments to offsets that wide leaves can map
+    Align(cmd_align::Args),
     /// Run the exec benchmark on this machine
     Bench(cmd_bench::Args),
     /// List or prune what the lab keeps in the user's cache folder
     Cache(cmd_cache::Args),
-    /// Tell what this machine allows, what to change and how to persist it
+    /// Map the text of running processes by wide leaves, where the kernel can
+    Collapse(cmd_collapse::Args),
+    /// Report what this machine allows, what to change and how to persist it
     Doctor(cmd_doctor::Args),
     /// Write manual pages and shell completions
     Gen(cmd_gen::Args),
-    /// Tell which leaves could map a file's text, and why not wider ones
+    /// Report which leaves could map a file's text, and why not wider ones
     Inspect(cmd_inspect::Args),
     /// Get kernel sources, build kernels, export and check the patch series
     Kernel(cmd_kernel::Args),
@@ -56,8 +71,14 @@ enum Command {
     Policy(cmd_policy::Args),
     /// Show which leaves map the text of running processes
     Ps(cmd_ps::Args),
+    /// Start a program with its text mapped by wide leaves
+    Run(cmd_run::Args),
+    /// Put aligned copies of programs on huge pages in their place
+    Stage(cmd_stage::Args),
     /// Show the same live, with the text of a process drawn
     Top(cmd_top::Args),
+    /// Undo stage
+    Unstage(cmd_stage::UnstageArgs),
 }
 
 impl Command {
@@ -75,17 +96,34 @@ fn end_with_the_reader() {
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }
 
+/// Help, the version, or what is wrong with the command line.
+fn told(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        // A reader that has seen enough: `wideleaf --help | head`.
+        Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
+            tell!("wideleaf: cannot write: {why}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(error.exit_code() as u8),
+    }
+}
+
 fn main() -> ExitCode {
     if wideleaf_guest::init::wanted() {
         wideleaf_guest::init::main();
     }
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return told(&error),
+    };
     if !command.writes_to_pipes_of_its_own() {
         end_with_the_reader();
     }
     let result = match command {
+        Command::Align(args) => cmd_align::run(args),
         Command::Bench(args) => cmd_bench::run(args),
         Command::Cache(args) => cmd_cache::run(args),
+        Command::Collapse(args) => cmd_collapse::run(args),
         Command::Doctor(args) => cmd_doctor::run(args),
         Command::Gen(args) => cmd_gen::run(args, Cli::command()),
         Command::Inspect(args) => cmd_inspect::run(args),
@@ -94,10 +132,16 @@ fn main() -> ExitCode {
         Command::Metrics(args) => cmd_metrics::run(args),
         Command::Policy(args) => cmd_policy::run(args),
         Command::Ps(args) => cmd_ps::run(args),
+        Command::Run(args) => cmd_run::run(args),
+        Command::Stage(args) => cmd_stage::run(args),
         Command::Top(args) => cmd_top::run(args),
+        Command::Unstage(args) => cmd_stage::unstage(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("wideleaf: {error:#}");
-        ExitCode::FAILURE
+        tell!("wideleaf: {error:#}");
+        match error.is::<Usage>() {
+            true => ExitCode::from(usage::STATUS),
+            false => ExitCode::FAILURE,
+        }
     })
 }

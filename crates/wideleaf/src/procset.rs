@@ -2,7 +2,8 @@
 //! What `ps`, `top` and `metrics` have in common: the options that choose a
 //! CPU and processes, and one pass over them.
 
-use anyhow::{Context, Result, bail};
+use crate::usage::{Usage, misuse};
+use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -219,10 +220,11 @@ pub struct Seen {
 }
 
 impl Seen {
-    fn note(&mut self, process: &Process) {
+    /// Counts a process that was read.
+    pub fn note(&mut self, process: &Process) {
         self.processes += 1;
         self.without_text += usize::from(process.mappings.is_empty());
-        self.partly += usize::from(process.sight == Sight::Pmd);
+        self.partly += usize::from(process.total.unknown > 0);
         self.blind += usize::from(process.sight == Sight::Maps);
     }
 }
@@ -264,13 +266,13 @@ fn choose_cpu(given: Option<&str>, page: u64) -> Result<Cpu> {
         given.split(',').map(parse).collect()
     };
     let Ok(sizes) = sizes else {
-        bail!("--cpu {given}: no such CPU; {}", known())
+        misuse!("--cpu {given}: no such CPU; {}", known())
     };
-    let coalesce = Coalesce::given(sizes, page).with_context(|| {
-        format!(
+    let coalesce = Coalesce::given(sizes, page).ok_or_else(|| {
+        Usage(format!(
             "--cpu {given}: each size must be a power of two of at least two pages of {}",
             short(page)
-        )
+        ))
     })?;
     // The hardware is the one at hand, only its coalescing is replaced.
     Ok(Cpu {

@@ -2,10 +2,11 @@
 //! Draws what the kernel crate tells of its work: a live line on a terminal,
 //! plain lines at milestones elsewhere. Both go to standard error.
 
+use crate::stdout::tell;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
-use wideleaf_kernel::{Event, Events};
+use wideleaf_kbuild::{Event, Events};
 
 /// Elsewhere than on a terminal, a line about progress comes this often.
 const EVERY: Duration = Duration::from_secs(30);
@@ -72,7 +73,7 @@ fn draw(bar: &ProgressBar, event: Event<'_>) {
             bar.set_position(done);
         }
         Event::Waiting(text) => bar.set_message(format!("waiting for {text}")),
-        Event::Note(text) => bar.suspend(|| eprintln!("wideleaf: {text}")),
+        Event::Note(text) => bar.suspend(|| tell!("wideleaf: {text}")),
     }
 }
 
@@ -84,16 +85,16 @@ fn print(last: &mut Instant, event: Event<'_>) {
     match event {
         Event::Step(text) => {
             *last = Instant::now();
-            eprintln!("wideleaf: {text}");
+            tell!("wideleaf: {text}");
         }
         Event::Progress { done, total } => {
             if last.elapsed() >= EVERY {
                 *last = Instant::now();
                 let of = total.map_or(String::new(), |total| format!(" of {total}"));
-                eprintln!("wideleaf: {done}{of} files");
+                tell!("wideleaf: {done}{of} files");
             }
         }
-        Event::Waiting(text) => eprintln!("wideleaf: waiting for {text}"),
-        Event::Note(text) => eprintln!("wideleaf: {text}"),
+        Event::Waiting(text) => tell!("wideleaf: waiting for {text}"),
+        Event::Note(text) => tell!("wideleaf: {text}"),
     }
 }

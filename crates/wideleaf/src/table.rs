@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tables that pipe well: aligned columns, no frames, one line a row.
 
+use wideleaf_procmap::printable;
+
 /// A table of text.
 pub struct Table {
     headings: Vec<(String, Align)>,
@@ -25,10 +27,11 @@ impl Table {
         }
     }
 
-    /// Adds a row with a cell for each column.
+    /// Adds a row with a cell for each column. What would control a terminal
+    /// or break the line is written out.
     pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.headings.len());
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|c| printable(c)).collect());
     }
 
     /// The text; without the line of headings if asked for.

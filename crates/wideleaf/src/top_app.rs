@@ -120,6 +120,8 @@ pub enum Action {
     Quit,
     /// Read again, now.
     Refresh,
+    /// Stop until the shell continues it.
+    Suspend,
 }
 
 /// The state.
@@ -230,8 +232,14 @@ impl App {
 
     /// What a key does.
     pub fn key(&mut self, key: KeyEvent) -> Action {
-        if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            return Action::Quit;
+        // The terminal is raw: what it would make signals of comes as keys.
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            match key.code {
+                // Ctrl-\ is Ctrl-4 to terminals.
+                KeyCode::Char('c' | '\\' | '4') => return Action::Quit,
+                KeyCode::Char('z') => return Action::Suspend,
+                _ => {}
+            }
         }
         if self.help {
             // Any key closes the help, so that nobody is stuck in it.

@@ -48,6 +48,7 @@ fn vma(start: u64, end: u64, name: &str) -> Vma {
         device: "0:0".into(),
         inode: 1,
         name: name.into(),
+        name_bytes: None,
         deleted: false,
     }
 }
@@ -185,6 +186,56 @@ fn keys_select_sort_and_quit() {
     press(&mut app, KeyCode::Char('x'));
     assert!(!app.help);
     assert_eq!(press(&mut app, KeyCode::Char('q')), Action::Quit);
+}
+
+#[test]
+fn columns_are_left_out_whole_where_there_is_little_room() {
+    let heading = |app: &mut App, width: u16| -> Vec<String> {
+        let drawn = screen(app, width, 24);
+        let line = drawn.lines().nth(2).unwrap().to_owned();
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    let mut app = app();
+    let all = [
+        "PID", "NAME", "TEXT", "2M", "16K", "4K", "ABSENT", "vNEED", "LOAD%",
+    ];
+    assert_eq!(heading(&mut app, 80), all);
+    assert_eq!(
+        heading(&mut app, 60),
+        ["PID", "NAME", "TEXT", "2M", "4K", "vNEED", "LOAD%"]
+    );
+    assert_eq!(
+        heading(&mut app, 40),
+        ["PID", "NAME", "2M", "vNEED", "LOAD%"]
+    );
+    for width in 40..80 {
+        let heading = heading(&mut app, width);
+        assert!(
+            heading.iter().all(|h| all.contains(&h.as_str())),
+            "{width}: {heading:?} is cut"
+        );
+        let drawn = screen(&mut app, width, 24);
+        let row = drawn.lines().nth(3).unwrap();
+        assert_eq!(
+            row.split_whitespace().count(),
+            heading.len(),
+            "{width}: {row}"
+        );
+    }
+    // What is sorted by stays.
+    app.sort = Sort::Absent;
+    assert!(heading(&mut app, 40).contains(&"vABSENT".to_owned()));
+}
+
+#[test]
+fn keys_that_a_raw_terminal_makes_no_signals_of() {
+    let mut app = app();
+    let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
+    assert_eq!(app.key(control('c')), Action::Quit);
+    assert_eq!(app.key(control('4')), Action::Quit);
+    assert_eq!(app.key(control('z')), Action::Suspend);
+    app.help = true;
+    assert_eq!(app.key(control('z')), Action::Suspend);
 }
 
 #[test]

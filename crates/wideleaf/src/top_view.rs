@@ -8,7 +8,7 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
-use wideleaf_procmap::{Leaf, Run, Sight, Vma};
+use wideleaf_procmap::{Leaf, Run, Sight, Vma, printable};
 use wideleaf_size::short;
 
 /// Lines of the map: a title, mappings, a legend.
@@ -142,8 +142,35 @@ fn cell(row: &Row, column: Sort, app: &App) -> String {
     }
 }
 
+/// The columns that there is room for. Left out first is what can be told
+/// from the others; process, name, the widest leaf and the need stay, and what
+/// is sorted by.
+fn columns(app: &App, area: Rect) -> Vec<Sort> {
+    let mut columns = app.columns();
+    let leaves = app.info.leaves.len();
+    // From the narrowest leaf that is no page up, then pages.
+    let between = (1..leaves.saturating_sub(1)).rev().map(Sort::Leaf);
+    let last = (leaves > 1).then(|| Sort::Leaf(leaves - 1));
+    let dispensable = [Sort::Absent]
+        .into_iter()
+        .chain(between)
+        .chain([Sort::Text])
+        .chain(last)
+        .chain([Sort::Load]);
+    for column in dispensable {
+        let taken: usize = columns.iter().map(|c| width(*c, area, &columns) + 1).sum();
+        if taken <= usize::from(area.width) + 1 {
+            break;
+        }
+        if column != app.sort {
+            columns.retain(|c| *c != column);
+        }
+    }
+    columns
+}
+
 fn rows(app: &App, area: Rect) -> Vec<Line<'_>> {
-    let columns = app.columns();
+    let columns = columns(app, area);
     let line = |cell: &dyn Fn(Sort) -> String| {
         let cells: Vec<String> = columns
             .iter()
@@ -266,7 +293,7 @@ fn bar<'a>(vma: &Vma, runs: &[Run], largest: u64, cells: usize, leaves: &[u64]) 
         .unwrap_or("[anon]");
     let mut spans = vec![Span::raw(format!(
         "{} {:>7} ",
-        fit(file, LABEL, true),
+        fit(&printable(file), LABEL, true),
         bytes(vma.len(), false)
     ))];
     // In 128 bits: a mapping may have any size that 64 bits can tell.
@@ -315,6 +342,7 @@ fn legend<'a>(leaves: &[u64], map: &TextMap, scale: u64) -> Line<'a> {
 fn help(frame: &mut Frame, area: Rect) {
     let text = "\
 up down j k     select a process
+Ctrl-Z          stop, fg goes on
 PgUp PgDn g G   by pages, first, last
 left right s S  sort by another column
 r               reverse the order

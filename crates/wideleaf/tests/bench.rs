@@ -73,25 +73,52 @@ fn the_table_pipes() {
 
 #[test]
 fn bad_requests_fail_and_say_what_would_be_right() {
-    for (args, words) in [
-        (&["exec", "--size", "100001"][..], "multiple"),
-        (&["exec", "--size", "lots"], "64K, 512M"),
-        (&["exec", "--stride", "wide"], "`page`"),
-        (&["exec", "--file", "/etc/passwd"], "wideleaf bench create"),
-        (&["exec", "--dir", "/no/such/place"], "/no/such/place"),
+    for (args, status, words) in [
+        (&["exec", "--size", "100001"][..], 2, "multiple"),
+        (&["exec", "--size", "lots"], 2, "64K, 512M"),
+        (&["exec", "--size", "0"], 2, "size 0"),
+        (&["exec", "--stride", "wide"], 2, "`page`"),
+        (&["exec", "--calls", "0"], 2, "0 random calls"),
+        (&["exec", "--align", "3M"], 2, "power of two"),
+        (
+            &["exec", "--no-cold", "--no-random"],
+            2,
+            "nothing to measure",
+        ),
+        (
+            &["exec", "--file", "/etc/passwd"],
+            1,
+            "wideleaf bench create",
+        ),
+        (&["exec", "--dir", "/no/such/place"], 1, "/no/such/place"),
         (
             &["create", "/tmp/never", "--arch", "vax"],
-            "arm64 and x86_64",
+            2,
+            "arm64, x86_64",
         ),
+        (&["create", "/tmp/never", "--size", "5000"], 2, "4K and 8K"),
+        (&["create", "/no/such/place"], 1, "/no/such/place"),
     ] {
         let output = bench(args);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            !output.status.success() && output.stdout.is_empty(),
-            "{args:?}"
-        );
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {error}");
+        assert!(output.stdout.is_empty(), "{args:?}");
         assert!(error.contains(words), "{args:?}: {error}");
     }
+    let small = place("bench-small");
+    let file = small.to_str().unwrap();
+    assert!(bench(&["create", file, "--size", "64K"]).status.success());
+    for name in ["aarch64", "amd64"] {
+        let path = place(&format!("bench-{name}"));
+        let file = path.to_str().unwrap();
+        let other = bench(&["create", file, "--size", "64K", "--arch", name]);
+        assert!(other.status.success(), "{name}: {other:?}");
+        std::fs::remove_file(path).unwrap();
+    }
+    let output = bench(&["exec", "--file", file, "--size", "1M"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("the file has 64K"), "{error}");
 }
 
 #[test]

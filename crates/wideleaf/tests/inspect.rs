@@ -117,6 +117,62 @@ fn each_kernel_maps_text_as_its_source_says() {
 }
 
 #[test]
+fn kernels_that_cannot_load_a_file_are_named_not_predicted() {
+    let dir = Dir::new();
+    let path = dir.file("arm64-4k", pie(ARM64, 4096, 4096).bytes());
+    let output = inspect(&[], &[&path]);
+    let text = stdout(&output);
+    assert!(
+        text.contains("not loadable with 16K and 64K pages: segment 2: address"),
+        "{text}"
+    );
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|l| l.contains("pristine") || l.contains("patched"))
+        .collect();
+    assert_eq!(rows.len(), 3, "{text}");
+    assert!(rows.iter().all(|row| row.starts_with("  4K ")), "{text}");
+    let file = &json(&[], &[&path])["files"][0];
+    for row in file["kernels"].as_array().unwrap() {
+        let page = row["page"].as_u64().unwrap();
+        assert_eq!(row["not_loadable"].is_string(), page > 4096, "{row}");
+        assert_eq!(row["segments"] == serde_json::json!([]), page > 4096);
+    }
+}
+
+#[test]
+fn policy_explain_and_inspect_agree_about_a_position_dependent_program() {
+    let dir = Dir::new();
+    let programs = vec![load(R | X, 0, 0x40_0000, 5 * M, 4096)];
+    let path = dir.file("fixed", Image::new(true, false, ET_EXEC, programs).bytes());
+    let placement = &json(&[], &[&path])["files"][0]["kernels"][2]["placement"];
+    assert_eq!(placement, "fixed");
+    let explain = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_wideleaf"))
+            .args(["policy", "explain", "--arch", "x86_64", "--elf"])
+            .arg(&path)
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let text = explain(&[]);
+    assert!(
+        text.contains("none to choose: the program is position-dependent"),
+        "{text}"
+    );
+    assert!(
+        text.contains("segment    5M at 0x400000, offset 0x0: 2M"),
+        "{text}"
+    );
+    let document: Value = serde_json::from_str(&explain(&["--json"])).unwrap();
+    assert_eq!(document["alignment"]["rule"], "position-dependent");
+    assert_eq!(document["alignment"]["bytes"], Value::Null);
+    assert_eq!(document["alignment"]["segments"][0]["bytes"], 2 * M);
+}
+
+#[test]
 fn the_json_document_has_what_the_manual_promises() {
     let dir = Dir::new();
     let path = dir.file("pie", pie(62, 0, 4096).bytes());

@@ -135,6 +135,52 @@ fn a_table_of_what_can_be_seen_and_a_note_of_what_cannot() {
 }
 
 #[test]
+fn a_cpu_that_coalesces_nothing_leaves_nothing_unknown() {
+    let root = tree();
+    let shown = ["-n", "-o", "2m,4k,need,load,wide,sight", "11"];
+    if ps(&root, &[]).is_none() {
+        return;
+    }
+    let proc = root.path().to_str().unwrap();
+    let none = wideleaf(&[&["ps", "--proc", proc, "--cpu", "none"], &shown[..]].concat());
+    let cells: Vec<&str> = none.out.split_whitespace().collect();
+    assert_eq!(cells[..3], ["0", "12K", "3"], "{}", none.out);
+    assert!(!none.out.contains(['?', '=']), "{}", none.out);
+    assert!(!none.err.contains("unknown"), "{}", none.err);
+    let metrics = wideleaf(&["metrics", "--cpu", "none", "--proc", proc]).out;
+    assert!(!metrics.contains("leaf=\"unknown\""), "{metrics}");
+    assert!(metrics.contains("reason=\"partly\"} 0\n"), "{metrics}");
+}
+
+#[test]
+fn names_of_processes_and_files_are_kept_in_json_and_harmless_in_tables() {
+    let root = tree();
+    let dir = root.path().join("11");
+    fs::write(dir.join("comm"), b"a\xffb\xe2\x80\xae\n").unwrap();
+    let maps = b"00400000-00500000 r-xp 00000000 fd:01 7 /opt/\xff\xe2\x80\xae\x1b\n";
+    fs::write(dir.join("maps"), maps).unwrap();
+    let Some(json) = ps(&root, &["-m", "--json", "11"]) else {
+        return;
+    };
+    assert!(
+        json.out.is_ascii() || !json.out.contains('\u{202e}'),
+        "{}",
+        json.out
+    );
+    let document: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let process = &document["processes"][0];
+    assert_eq!(process["name"], "a\u{fffd}b\u{202e}");
+    assert_eq!(process["name_bytes"], "61ff62e280ae");
+    assert_eq!(process["cgroup_bytes"], serde_json::Value::Null);
+    assert_eq!(process["mappings"][0]["name_bytes"], "2f6f70742fffe280ae1b");
+    let table = ps(&root, &["-m", "-o", "name,file", "11"]).unwrap().out;
+    assert!(
+        table.contains("b\\u{202e} /opt/\u{fffd}\\u{202e}\\x1b"),
+        "{table}"
+    );
+}
+
+#[test]
 fn mappings_columns_and_bytes() {
     let root = tree();
     let Some(ps) = ps(&root, &["-m", "-b", "-n", "-o", "pid,64k,perms,file", "10"]) else {
@@ -166,7 +212,7 @@ fn json_counts_what_came_and_went() {
         2
     );
     assert_eq!(document["processes"][1]["sight"], "pmd");
-    assert_eq!(document["processes"][1]["name"], "hid\\x1bden");
+    assert_eq!(document["processes"][1]["name"], "hid\u{1b}den");
 }
 
 #[test]
@@ -191,7 +237,7 @@ fn the_status_tells() {
     );
     let wrong = ps(&root, &["-o", "colour"]).unwrap();
     assert!(
-        wrong.status == 1 && wrong.err.contains("there are pid, name"),
+        wrong.status == 2 && wrong.err.contains("there are pid, name"),
         "{}",
         wrong.err
     );
@@ -224,13 +270,13 @@ fn metrics_sum_up_services() {
     assert!(metrics.out.ends_with("# EOF\n"));
     let remote = wideleaf(&["metrics", "--listen", "192.0.2.1:9"]);
     assert!(
-        remote.status == 1 && remote.err.contains("--allow-remote"),
+        remote.status == 2 && remote.err.contains("--allow-remote"),
         "{}",
         remote.err
     );
     let name = wideleaf(&["metrics", "--output", "/tmp/x.txt"]);
     assert!(
-        name.status == 1 && name.err.contains(".prom"),
+        name.status == 2 && name.err.contains(".prom"),
         "{}",
         name.err
     );

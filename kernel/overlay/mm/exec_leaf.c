@@ -41,7 +41,7 @@ unsigned int __weak exec_leaf_arch_order(void)
  * Return: order of the leaf, or 0 if @vma is none of our business: not text,
  * text that is to be read sequentially, not of a file, of a file whose folios
  * cannot be as large as a leaf, or too small or ill placed to hold one; or if
- * the policy is switched off.
+ * the policy is switched off, or huge pages are, for the mapping or process.
  */
 unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 {
@@ -50,6 +50,9 @@ unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 	if ((vma->vm_flags & (VM_EXEC | VM_SEQ_READ)) != VM_EXEC)
 		return 0;
 	if (!vma->vm_file || vma_is_dax(vma) || !leaf_policy_enabled())
+		return 0;
+	/* MADV_NOHUGEPAGE, PR_SET_THP_DISABLE */
+	if (leaf_thp_disabled(vma))
 		return 0;
 
 	order = exec_leaf_machine_order();

@@ -13,12 +13,20 @@
 #include <linux/exec_leaf.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/hash.h>
+#include <linux/jiffies.h>
 #include <linux/leaf_ground.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/swap.h>
 #include <linux/task_work.h>
+#include <linux/workqueue.h>
 
 #include "internal.h"
 
@@ -28,16 +36,63 @@ struct leaf_request {
 	struct file *file;
 	unsigned long addr;
 	pgoff_t start;
+	struct work_struct retry;
+	struct mem_cgroup *memcg;
 };
 
-/* Read what is missing and wait for it: collapsing gives up at a locked folio. */
-static void leaf_fill(const struct leaf_request *request)
+/*
+ * A block that could not be collapsed is left alone for a while: whoever can
+ * read a file can have it fail, by a reference to one of its pages.
+ */
+#define LEAF_PAUSE_BITS	6
+
+struct leaf_pause {
+	const struct address_space *mapping;
+	pgoff_t start;
+	unsigned long until;
+};
+
+static struct leaf_pause leaf_pauses[1 << LEAF_PAUSE_BITS];
+static DEFINE_SPINLOCK(leaf_pause_lock);
+
+static struct leaf_pause *leaf_pause_of(const struct address_space *mapping,
+					pgoff_t start)
+{
+	return &leaf_pauses[hash_long((unsigned long)mapping + start,
+				      LEAF_PAUSE_BITS)];
+}
+
+static void leaf_pause(const struct leaf_request *request)
+{
+	const struct address_space *mapping = request->file->f_mapping;
+
+	spin_lock(&leaf_pause_lock);
+	*leaf_pause_of(mapping, request->start) = (struct leaf_pause) {
+		.mapping = mapping,
+		.start = request->start,
+		.until = jiffies + HZ,
+	};
+	spin_unlock(&leaf_pause_lock);
+}
+
+static bool leaf_pauses_now(const struct address_space *mapping, pgoff_t start)
+{
+	struct leaf_pause pause;
+
+	spin_lock(&leaf_pause_lock);
+	pause = *leaf_pause_of(mapping, start);
+	spin_unlock(&leaf_pause_lock);
+	return pause.mapping == mapping && pause.start == start &&
+	       time_before(jiffies, pause.until);
+}
+
+/* Have what is missing of the block read; whether the disk is slow or not. */
+static void leaf_read_missing(const struct leaf_request *request)
 {
 	struct address_space *mapping = request->file->f_mapping;
 	struct file_ra_state *ra = &request->file->f_ra;
 	pgoff_t end = request->start + LEAF_BLOCK_PAGES;
 	unsigned long window = max(ra->ra_pages, 1U);
-	struct folio *folio;
 	pgoff_t index;
 
 	for (index = request->start; index < end; index += window) {
@@ -45,14 +100,37 @@ static void leaf_fill(const struct leaf_request *request)
 
 		force_page_cache_ra(&ractl, min(window, end - index));
 	}
-	for (index = request->start; index < end;) {
+}
+
+/* Wait until the block is read: 0, -ENODATA, or -EINTR if the task is killed. */
+static int leaf_wait(const struct leaf_request *request)
+{
+	struct address_space *mapping = request->file->f_mapping;
+	pgoff_t end = request->start + LEAF_BLOCK_PAGES;
+	pgoff_t index = request->start;
+	struct folio *folio;
+	int err = 0;
+
+	while (index < end && !err) {
 		folio = filemap_get_folio(mapping, index);
 		if (IS_ERR(folio))
-			return;
-		folio_wait_locked(folio);
+			return -ENODATA;
+		if (!folio_test_uptodate(folio))
+			err = folio_wait_locked_killable(folio);
 		index = folio_next_index(folio);
 		folio_put(folio);
 	}
+	return err;
+}
+
+static int leaf_fill(const struct leaf_request *request)
+{
+	int err = leaf_wait(request);
+
+	if (err != -ENODATA)
+		return err;
+	leaf_read_missing(request);
+	return leaf_wait(request);
 }
 
 /* Is the block still mapped as it was when the fault asked? */
@@ -82,21 +160,86 @@ static void leaf_map_again(const struct leaf_request *request,
 	mmap_read_unlock(mm);
 }
 
+static void leaf_request_free(struct leaf_request *request)
+{
+	fput(request->file);
+	kfree(request);
+}
+
+/* There is one at a time, and who comes meanwhile goes without. */
+static atomic_t leaf_retrying = ATOMIC_INIT(0);
+
+static void leaf_retry_work(struct work_struct *work)
+{
+	struct leaf_request *request =
+		container_of(work, struct leaf_request, retry);
+	struct mem_cgroup *memcg = set_active_memcg(request->memcg);
+
+	lru_add_drain_all();
+	if (leaf_replace(request->file->f_mapping, request->start,
+			 LEAF_BLOCK_ORDER))
+		leaf_pause(request);
+	set_active_memcg(memcg);
+	mem_cgroup_put(request->memcg);
+	leaf_request_free(request);
+	atomic_set(&leaf_retrying, 0);
+}
+
+/*
+ * Other CPUs' batches may hold some of the pages. To wait until they are
+ * drained may take as long as a task of high priority keeps a CPU to itself,
+ * so somebody else does.
+ */
+static bool leaf_retry(struct leaf_request *request)
+{
+	if (num_online_cpus() == 1 || atomic_cmpxchg(&leaf_retrying, 0, 1))
+		return false;
+	request->memcg = get_mem_cgroup_from_mm(current->mm);
+	INIT_WORK(&request->retry, leaf_retry_work);
+	queue_work(system_dfl_wq, &request->retry);
+	return true;
+}
+
+/* Collapse the block for a task that goes on afterwards. */
+static int leaf_collapse(const struct leaf_request *request)
+{
+	int err = leaf_fill(request);
+
+	if (err)
+		return err;
+	err = leaf_replace(request->file->f_mapping, request->start,
+			   LEAF_BLOCK_ORDER);
+	if (!err)
+		leaf_map_again(request, current->mm);
+	return err;
+}
+
 static void leaf_collapse_work(struct callback_head *work)
 {
 	struct leaf_request *request =
 		container_of(work, struct leaf_request, work);
-	struct mm_struct *mm = current->mm;
+	int err = 0;
 
-	/* A task that exits has none left. */
-	if (mm) {
-		leaf_fill(request);
-		if (leaf_collapse_block(request->file, request->addr,
-					request->start, LEAF_BLOCK_ORDER))
-			leaf_map_again(request, mm);
-	}
-	fput(request->file);
-	kfree(request);
+	/* A task that exits has no mm left, and one that is killed soon none. */
+	if (current->mm && !fatal_signal_pending(current))
+		err = leaf_collapse(request);
+	if (err)
+		leaf_pause(request);
+	if (err != -EAGAIN || !leaf_retry(request))
+		leaf_request_free(request);
+}
+
+static struct leaf_request *leaf_request_new(const struct vm_fault *vmf)
+{
+	struct leaf_request *request = kmalloc(sizeof(*request), GFP_NOWAIT);
+
+	if (!request)
+		return NULL;
+	request->file = get_file(vmf->vma->vm_file);
+	request->addr = round_down(vmf->address, LEAF_BLOCK);
+	request->start = round_down(vmf->pgoff, LEAF_BLOCK_PAGES);
+	init_task_work(&request->work, leaf_collapse_work);
+	return request;
 }
 
 /**
@@ -107,16 +250,12 @@ static void leaf_collapse_work(struct callback_head *work)
  */
 void leaf_collapse_later(const struct vm_fault *vmf)
 {
-	struct leaf_request *request = kmalloc(sizeof(*request), GFP_NOWAIT);
+	pgoff_t start = round_down(vmf->pgoff, LEAF_BLOCK_PAGES);
+	struct leaf_request *request;
 
-	if (!request)
+	if (leaf_pauses_now(vmf->vma->vm_file->f_mapping, start))
 		return;
-	request->file = get_file(vmf->vma->vm_file);
-	request->addr = round_down(vmf->address, LEAF_BLOCK);
-	request->start = round_down(vmf->pgoff, LEAF_BLOCK_PAGES);
-	init_task_work(&request->work, leaf_collapse_work);
-	if (!task_work_add(current, &request->work, TWA_RESUME))
-		return;
-	fput(request->file);
-	kfree(request);
+	request = leaf_request_new(vmf);
+	if (request && task_work_add(current, &request->work, TWA_RESUME))
+		leaf_request_free(request);
 }

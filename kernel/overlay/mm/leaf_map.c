@@ -100,7 +100,7 @@ void leaf_map_block(struct vm_area_struct *vma, unsigned long addr,
 {
 	pmd_t *pmd = mm_find_pmd(vma->vm_mm, addr);
 
-	if (!pmd || uffd_disable_fault_around(vma))
+	if (!pmd || uffd_disable_fault_around(vma) || !vma->vm_ops->map_pages)
 		return;
 	rcu_read_lock();
 	leaf_map_at(vma, pmd, addr, order);

@@ -114,10 +114,14 @@ static bool leaf_evicted(struct address_space *mapping, pgoff_t pgoff)
 	return xa_is_value(xa_load(&mapping->i_pages, pgoff));
 }
 
-/* A block can be collapsed if the task that faults returns to user mode next. */
+/*
+ * A block can be collapsed if the task that faults returns to user mode next,
+ * and if nobody may be about to write to it.
+ */
 static u8 leaf_collapsible(const struct vm_fault *vmf)
 {
-	if (!IS_ENABLED(CONFIG_LEAF_COLLAPSE))
+	if (!IS_ENABLED(CONFIG_LEAF_COLLAPSE) ||
+	    inode_is_open_for_write(vmf->vma->vm_file->f_mapping->host))
 		return 0;
 	return vmf->flags & FAULT_FLAG_USER ? LEAF_WIDEST_SHIFT : 0;
 }

@@ -6,11 +6,12 @@
 use proptest::prelude::*;
 use wideleaf_policy::{Align, Ground, History, Read, Segment, Table, Thp};
 
-/// `PROPTEST_CASES` runs more, e.g. 1000000 over night.
+/// So many that all of a file's tests end within seconds in a debug build on a busy
+/// machine; `PROPTEST_CASES` runs more, e.g. 1000000 over night.
 pub fn config() -> ProptestConfig {
     let mut config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = 20_000;
+        config.cases = 4_000;
     }
     config.max_global_rejects = u32::MAX;
     config.failure_persistence = None;

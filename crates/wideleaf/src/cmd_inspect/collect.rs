@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use wideleaf_elf::{Elf, Error, FileSource, FileVerdict, judge};
+use wideleaf_elf::{Elf, Error, FileSource, FileSystem, FileVerdict, judge};
 
 /// A file that was read, and the verdict on it.
 pub struct Entry {
@@ -181,7 +181,9 @@ fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
     if !metadata.is_file() {
         return Err(io::Error::other("is no regular file any more").into());
     }
-    let elf = Elf::read(&FileSource::with_size(file, metadata.len()))?;
+    let file_system = file_system(&file);
+    let mut elf = Elf::read(&FileSource::with_size(file, metadata.len()))?;
+    elf.file_system = file_system;
     let entry = Entry {
         path: path.to_path_buf(),
         size: metadata.len(),
@@ -194,8 +196,25 @@ fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
 /// A path for the terminal: names may hold control characters, escape
 /// sequences too.
 pub fn printable(path: &Path) -> String {
-    let replace = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    path.to_string_lossy().chars().map(replace).collect()
+    wideleaf_procmap::printable(&path.to_string_lossy())
+}
+
+/// The file system that an open file is on, of those whose answer to a large
+/// mmap is known: the users of `thp_get_unmapped_area()` in fs/, and overlayfs,
+/// which does not pass the question on.
+fn file_system(file: &File) -> Option<FileSystem> {
+    const KNOWN: [(i64, &str, bool); 6] = [
+        (0xef53, "ext4", true),
+        (0x5846_5342, "xfs", true),
+        (0x9123_683e, "btrfs", true),
+        (0xe0f5_e1e2, "erofs", true),
+        (0x6573_5546, "fuse", true),
+        (0x794c_7630, "overlay", false),
+    ];
+    let kind = nix::sys::statfs::fstatfs(file).ok()?.filesystem_type().0;
+    let (_, name, aligns) = KNOWN.iter().find(|known| known.0 == kind as i64)?;
+    let (name, aligns) = (*name, *aligns);
+    Some(FileSystem { name, aligns })
 }
 
 /// I/O errors as the C library words them, without Rust's error number.
@@ -285,12 +304,6 @@ mod tests {
             assert!(text.contains(expected), "{text} / {expected}");
         }
         assert_eq!(text.len(), expected.len());
-    }
-
-    #[test]
-    fn a_name_cannot_control_the_terminal() {
-        assert_eq!(printable(Path::new("a\u{1b}[2J\n")), "a\u{fffd}[2J\u{fffd}");
-        assert_eq!(printable(Path::new("ä b")), "ä b");
     }
 
     #[test]

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The JSON document; docs/tool.md describes it. Written entry by entry, so
-//! that all of /usr does not have to be held twice.
+//! The JSON document; docs/tool.md describes it.
 
 use super::collect::{Entry, Found};
-use super::outlook::{self, Outlook};
 use super::table::{Summary, summary};
+use crate::stdout::write_json_pretty;
+use anyhow::Result;
 use serde::{Serialize, Serializer};
-use std::io::{Result, Write};
+use std::os::unix::ffi::OsStrExt;
 use wideleaf_elf::{
-    Class, Fix, Kind, Linker, Machine, Order, SectionFacts, Segment, Verdict, explain, fix,
+    Class, FileSystem, Fix, Kind, Linker, Machine, Order, Packer, SectionFacts, Segment, Verdict,
+    explain, fix,
 };
+use wideleaf_outlook::{self as outlook, Outlook};
+use wideleaf_procmap::{hex, lossy};
 
 /// Raised when a field changes its meaning or goes.
 const SCHEMA: u32 = 1;
@@ -30,18 +33,24 @@ struct Files<'f> {
 #[derive(Serialize)]
 struct Failure {
     path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
     error: String,
 }
 
 #[derive(Serialize)]
 struct File<'f> {
     path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
     size: u64,
     class: Class,
     order: Order,
     machine: Machine,
     kind: Kind,
     dynamic: bool,
+    file_system: Option<FileSystem>,
+    packer: Option<Packer>,
     linker: &'f Linker,
     sections: &'f SectionFacts,
     text: u64,
@@ -77,13 +86,16 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
     let known = outlook::page_sizes(elf.machine).into_iter();
     let pages = known.filter(|page| pages.is_empty() || pages.contains(page));
     File {
-        path: entry.path.to_string_lossy().into_owned(),
+        path: lossy(entry.path.as_os_str().as_bytes()),
+        path_bytes: hex(entry.path.as_os_str().as_bytes()),
         size: entry.size,
         class: elf.class,
         order: elf.order,
         machine: elf.machine,
         kind: elf.kind,
         dynamic: elf.dynamic,
+        file_system: elf.file_system,
+        packer: elf.packer,
         linker: &elf.linker,
         sections: &elf.sections,
         text: verdict.text,
@@ -98,9 +110,10 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
 
 /// Writes everything that was found. `pages` limits the kernels by their base
 /// page size in bytes; empty means all.
-pub fn write(out: &mut impl Write, found: &Found, pages: &[u64]) -> Result<()> {
+pub fn write(found: &Found, pages: &[u64]) -> Result<()> {
     let failure = |(path, error): &(std::path::PathBuf, String)| Failure {
-        path: path.to_string_lossy().into_owned(),
+        path: lossy(path.as_os_str().as_bytes()),
+        path_bytes: hex(path.as_os_str().as_bytes()),
         error: error.clone(),
     };
     let document = Document {
@@ -112,6 +125,5 @@ pub fn write(out: &mut impl Write, found: &Found, pages: &[u64]) -> Result<()> {
         errors: found.errors.iter().map(failure).collect(),
         summary: summary(found),
     };
-    serde_json::to_writer_pretty(&mut *out, &document)?;
-    writeln!(out)
+    write_json_pretty(&document)
 }

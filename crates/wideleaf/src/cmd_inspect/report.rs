@@ -2,11 +2,11 @@
 //! Everything about one file, for people.
 
 use super::collect::{Entry, printable};
-use super::outlook::{self, Covered, Outlook};
 use super::table::congruent;
 use crate::table::bytes as size;
 use std::io::{Result, Write};
 use wideleaf_elf::{Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix};
+use wideleaf_outlook::{self as outlook, Covered, Outlook};
 use wideleaf_size::short;
 
 /// Columns of the terminal, 100 if there is none; at least what a table needs.
@@ -140,19 +140,16 @@ fn text_verdict(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> 
 fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> Result<()> {
     writeln!(out, "  fix:")?;
     for (name, flags) in &fix.flags {
-        writeln!(out, "    relink, {:7} {flags}", format!("{name}:"))?;
-    }
-    if elf.linker.name == LinkerName::Go {
-        paragraph(
-            out,
-            "    ",
-            "Go's own linker has no such flag; with -linkmode=external, pass those of the external one",
-        )?;
+        let how = match elf.linker.name {
+            LinkerName::Go => "go build,",
+            _ => "relink,",
+        };
+        writeln!(out, "    {how} {:7} {flags}", format!("{name}:"))?;
     }
     if fix.align {
         let leaf = short(verdict.target);
         let text = format!(
-            "or without relinking: wideleaf align (coming) will make the offsets congruent at {leaf} and raise p_align"
+            "or without relinking: wideleaf align makes the offsets congruent at {leaf} and raises p_align"
         );
         paragraph(out, "    ", &text)?;
     }
@@ -175,7 +172,14 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
         );
         return paragraph(out, "  ", &text);
     }
-    if entry.verdict.text == 0 {
+    let all: Vec<u64> = rows.iter().map(|row| row.page).collect();
+    if let Some((mut sizes, why)) = entry.elf.not_loadable_with(&all) {
+        sizes.dedup();
+        let sizes: Vec<String> = sizes.into_iter().map(short).collect();
+        let text = format!("not loadable with {} pages: {why}", sizes.join(" and "));
+        paragraph(out, "  ", &text)?;
+    }
+    if entry.verdict.text == 0 || rows.iter().all(|row| row.not_loadable.is_some()) {
         return Ok(());
     }
     writeln!(
@@ -183,7 +187,7 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
         "  PAGES KERNEL        LOADED AT             {:25} WITH LARGE FOLIOS FROM ELSEWHERE",
         "TEXT MAPPED BY"
     )?;
-    for row in &rows {
+    for row in rows.iter().filter(|row| row.not_loadable.is_none()) {
         let text = row.segments.iter().zip(&entry.elf.segments);
         let text = text
             .filter(|(_, s)| s.is_text())
@@ -228,17 +232,10 @@ fn placed(placement: Placement) -> String {
 
 /// Writes a text, broken at spaces to the terminal's width.
 fn paragraph(out: &mut impl Write, indent: &str, text: &str) -> Result<()> {
-    let room = width() - indent.len();
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
-            writeln!(out, "{indent}{line}")?;
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line += word;
-    }
-    writeln!(out, "{indent}{line}")
+    let options = textwrap::Options::new(width())
+        .initial_indent(indent)
+        .subsequent_indent(indent)
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    writeln!(out, "{}", textwrap::fill(text, options))
 }

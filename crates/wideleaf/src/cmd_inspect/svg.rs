@@ -7,6 +7,7 @@ use super::picture::{Axis, State, runs};
 use crate::table::bytes as size;
 use std::fmt::Write;
 use wideleaf_elf::Segment;
+use wideleaf_procmap::deceives;
 use wideleaf_size::short;
 
 const WIDTH: f64 = 1000.0;
@@ -209,7 +210,9 @@ fn escape(text: &str) -> String {
             '<' => escaped += "&lt;",
             '>' => escaped += "&gt;",
             '"' => escaped += "&quot;",
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            c if c.is_control() || deceives(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+                escaped.push('\u{fffd}')
+            }
             c => escaped.push(c),
         }
     }

@@ -2,11 +2,13 @@
 //! The table, one row for each file, and the summary below it.
 
 use super::collect::{Entry, Found, printable};
+use crate::order::{Sign, split, turn};
 use crate::table::{Align, Table, bytes as size};
 use clap::ValueEnum;
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::io::{Result, Write};
+use std::io::{self, Write};
+use std::str::FromStr;
 use wideleaf_elf::{Cause, Congruence, Verdict, fix};
 use wideleaf_size::short;
 
@@ -127,18 +129,48 @@ fn fix_cell(entry: &Entry, verdict: &Verdict) -> String {
     }
 }
 
-/// Sorts by a column; without one by gain, then by text.
-pub fn sort(entries: &mut [Entry], column: Option<Column>, reverse: bool) {
+/// What `--sort` names.
+#[derive(Clone, Copy, Debug)]
+pub struct Sort {
+    sign: Sign,
+    column: Column,
+}
+
+impl Default for Sort {
+    fn default() -> Self {
+        Sort {
+            sign: Sign::Natural,
+            column: Column::Gain,
+        }
+    }
+}
+
+impl FromStr for Sort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (sign, name) = split(text);
+        let column = Column::from_str(name, true).map_err(|_| {
+            let names = Column::value_variants().iter().map(|c| c.heading());
+            let names: Vec<String> = names.collect();
+            format!("no column {name:?}; there are {}", names.join(", "))
+        })?;
+        Ok(Sort { sign, column })
+    }
+}
+
+/// Sorts by a column; what compares equal by gain, text and name.
+pub fn sort(entries: &mut [Entry], by: Sort, reverse: bool) {
     let key = |entry: &Entry| (Reverse(entry.verdict.gain), Reverse(entry.verdict.text));
+    let Sort { sign, column } = by;
     entries.sort_by(|a, b| {
-        let by_column = match column {
-            None => Ordering::Equal,
-            Some(column) if column.is_size() => column.number(b).cmp(&column.number(a)),
-            Some(column) => column.cell(a, true).cmp(&column.cell(b, true)),
+        let order = match column.is_size() {
+            true => column.number(a).cmp(&column.number(b)),
+            false => column.cell(a, true).cmp(&column.cell(b, true)),
         };
-        let order = by_column.then_with(|| key(a).cmp(&key(b)));
-        let order = order.then_with(|| a.path.cmp(&b.path));
-        if reverse { order.reverse() } else { order }
+        turn(order, sign, column.is_size(), reverse)
+            .then_with(|| key(a).cmp(&key(b)))
+            .then_with(|| a.path.cmp(&b.path))
     });
 }
 
@@ -149,7 +181,7 @@ pub fn write(
     columns: &[Column],
     bytes: bool,
     headings: bool,
-) -> Result<()> {
+) -> io::Result<()> {
     let align = |column: &Column| match column.is_size() {
         true => Align::Right,
         false => Align::Left,
@@ -221,7 +253,7 @@ pub fn write_summary(
     found: &Found,
     listed: usize,
     bytes: bool,
-) -> Result<()> {
+) -> io::Result<()> {
     let sum = summary(found);
     let size = |value| size(value, bytes);
     writeln!(

@@ -3,14 +3,17 @@
 
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use wideleaf_guest::protocol::Stride;
-use wideleaf_kernel::{Arch, Base, PageSize, Variant};
+use wideleaf_guest::protocol::{Scenario, Stride};
+use wideleaf_kbuild::{Arch, Base, Commit, PageSize, Variant};
+use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::expect::Expectation;
-use wideleaf_lab::image::Filesystem;
-use wideleaf_lab::job::{self, Job, Options, default_profile};
-use wideleaf_lab::profiles;
-use wideleaf_lab::run::Target;
+use wideleaf_lab::job::{Job, usual};
+use wideleaf_lab::jobs;
+use wideleaf_lab::options::{Options, Setting};
+use wideleaf_lab::profiles::{self, default_profile};
+use wideleaf_lab::target::Target;
 
 const EXAMPLES: &str = "\
 Jobs:
@@ -19,12 +22,16 @@ Jobs:
   sparse        text of which 1 to 100 % is executed
   program       perl, python, openssl of Debian under ld.so, a library under musl's
   entropy       where programs and libraries come to lie over 1000 loads
+  storm         text used and changed by many processes on several CPUs at once
   mm-selftests  the base's own selftests/mm: which tests do not end the same way
   kunit         the patched kernel's own KUnit suites
+  maintenance   memory protected, unmapped, moved, shared, reused: for --referee
   boot          whether the kernels boot to user space and power off
 
-Variants:       pristine, patched; fixed-contpte on arm64: text is read by the
-                constant order of the contpte leaf, without a policy
+Variants:       pristine, patched; and parts of the series, each with those before:
+                fixes (bugs of the base), fixed-contpte (text read by the constant
+                order of the contpte leaf; arm64), aligned (placed where wide leaves
+                fit), reads (the policy decides what is read)
 
 Bases:          6.12 (default), 7.3
 Architectures:  arm64 (default), x86_64
@@ -44,10 +51,16 @@ Examples:
   wideleaf lab run --size 64M --expect 'random.walks<=1%' --expect 'cold.faults<=5%'
   wideleaf lab run --repeat 2 --expect 'spread<=0.5%'
   wideleaf lab run --job exec-sizes --variants pristine,fixed-contpte,patched
+  wideleaf lab run --variants pristine,fixes,fixed-contpte,aligned,reads,patched
   wideleaf lab run --job sparse --expect 'pages:10.cold.read_bytes<=125%'
   wideleaf lab run --size 256M --memory-limit 64M --calls 4096
   wideleaf lab run --arch x86_64 --fs ext4 --base 7.3 --profile sapphire-rapids
+  wideleaf lab run --job program --programs openssl-shifted --page-size 16K --align
+  wideleaf lab run --job storm --seconds 600 --seed 7 --fs ext4 --extra storm
+  wideleaf lab run --job storm --scenario collapse-truncate --variants pristine
+  wideleaf lab run --job boot --referee
   wideleaf lab run --kernel pristine=old/Image,patched=new/Image
+  wideleaf lab run --tree ~/linux --pristine v7.3 --patched my-branch
 
 Exit status:    0 done, 1 a run or an expectation failed, 2 wrong usage";
 
@@ -55,11 +68,12 @@ Exit status:    0 done, 1 a run or an expectation failed, 2 wrong usage";
 #[command(after_help = EXAMPLES)]
 pub struct Run {
     /// What to run
-    #[arg(long, default_value = "exec", value_parser = job::find)]
-    job: &'static dyn Job,
-    /// Kernel base
-    #[arg(long, default_value = "6.12", value_parser = ["6.12", "7.3", "all"])]
-    base: String,
+    #[arg(long, default_value = "exec", value_parser = jobs::find)]
+    pub(super) job: &'static dyn Job,
+    /// Kernel base; with --tree, whose fragments are taken [default: 6.12; with
+    /// --tree the newest that is not newer than the tree]
+    #[arg(long, value_parser = ["6.12", "7.3", "all"])]
+    base: Option<String>,
     /// Guest architecture
     #[arg(long, default_value = "arm64", value_parser = ["arm64", "x86_64", "all"])]
     arch: String,
@@ -70,9 +84,9 @@ pub struct Run {
     /// the job makes sense with]
     #[arg(long, alias = "variant", value_name = "VARIANTS", value_delimiter = ',', value_parser = variant)]
     variants: Vec<Variant>,
-    /// File system of the stub file: xfs or ext4
-    #[arg(long, value_name = "FS", default_value = "xfs")]
-    fs: Filesystem,
+    /// File system of the guest's disk: xfs or ext4 [default: xfs]
+    #[arg(long, value_name = "FS")]
+    fs: Option<Filesystem>,
     /// Size of the stub file [default: 512M, 128M for the job sparse]
     #[arg(long, value_parser = wideleaf_size::parse)]
     size: Option<u64>,
@@ -95,23 +109,46 @@ pub struct Run {
     #[arg(long, requires = "free_memory")]
     fragmented: bool,
     /// Distance between two called stubs: page, or a multiple of 4K
-    #[arg(long, default_value = "page")]
-    stride: Stride,
+    /// [default: page]
+    #[arg(long)]
+    stride: Option<Stride>,
     /// Random calls [default: eight per stub]
     #[arg(long)]
     calls: Option<u64>,
-    /// Seed of the random sequence
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// How often the entropy job loads each program and library
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(2..))]
-    loads: u32,
+    /// Seed of the random sequence [default: 1]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How often the job entropy loads each program and library [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    loads: Option<u32>,
+    /// CPUs of the guest in the job storm [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
+    cpus: Option<u32>,
+    /// Seconds that the job storm lasts [default: 60]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    seconds: Option<u32>,
+    /// What is played in the job storm: all, collapse-truncate, pinned,
+    /// direct-write, slow-read or busy-cpu [default: all]
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<Scenario>,
+    /// A further fragment of kernel/config for the kernels, such as debug or
+    /// storm; may be repeated
+    #[arg(long, value_name = "FRAGMENT")]
+    extra: Vec<String>,
+    /// A fault of kernel/planted that the patched kernel gets, which the job is
+    /// to notice
+    #[arg(long, value_name = "NAME")]
+    plant: Option<String>,
     /// Programs of the program job [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     programs: Vec<String>,
-    /// Readahead window of the guest's disk
-    #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = wideleaf_size::parse)]
-    read_ahead: u64,
+    /// Give the programs and libraries of the program job to 'wideleaf align'
+    /// before they are put on the disk
+    #[arg(long)]
+    align: bool,
+    /// Readahead window of the guest's disk [default: 128K]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
+    read_ahead: Option<u64>,
     /// CPU whose TLBs are modelled [default: neoverse-v2, zen4]
     #[arg(long, value_parser = PossibleValuesParser::new(profiles::names()))]
     profile: Option<String>,
@@ -124,6 +161,10 @@ pub struct Run {
     /// Write everything that was found, as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// Watch over the guest's TLB maintenance: stale use, changes without
+    /// break-before-make, size conflicts; anything found fails the run
+    #[arg(long)]
+    referee: bool,
     /// More kernel parameters for the guest
     #[arg(
         long,
@@ -138,28 +179,31 @@ pub struct Run {
     timeout: Option<u32>,
     /// Categories of the job mm-selftests, as the base's run_vmtests.sh has
     /// them: 'mmap mremap thp' [default: all]
-    #[arg(
-        long,
-        value_name = "CATEGORIES",
-        default_value = "",
-        hide_default_value = true
-    )]
-    tests: String,
+    #[arg(long, value_name = "CATEGORIES")]
+    tests: Option<String>,
     /// Programs of the job mm-selftests that are not run, because they take too
     /// long: 'cow transhuge-stress' [default: none]
-    #[arg(
-        long,
-        value_name = "PROGRAMS",
-        default_value = "",
-        hide_default_value = true
-    )]
-    without: String,
+    #[arg(long, value_name = "PROGRAMS")]
+    without: Option<String>,
     /// Keep each boot's console, answers and counts in this folder
     #[arg(long, value_name = "DIR")]
     pub(super) keep: Option<PathBuf>,
     /// Kernels that are already built: pristine=PATH,patched=PATH
     #[arg(long, value_name = "KERNELS", value_delimiter = ',', value_parser = given_kernel)]
     pub(super) kernel: Vec<(Variant, PathBuf)>,
+    /// Kernels of your own: a git tree of which two commits are built, with the
+    /// lab's fragments; what is not committed does not count
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kernel", "plant", "source_version"])]
+    pub(super) tree: Option<PathBuf>,
+    /// The commit of --tree that is compared with
+    #[arg(long, value_name = "REF", requires = "tree")]
+    pristine: Option<String>,
+    /// The commit of --tree that is compared
+    #[arg(long, value_name = "REF", requires = "tree")]
+    patched: Option<String>,
+    /// Debian's version of the base's source [default: the newest]
+    #[arg(long, value_name = "VERSION", conflicts_with = "kernel")]
+    source_version: Option<String>,
     /// Folder with the fragments, overlay and patches [default: the nearest
     /// `kernel` above the current folder]
     #[arg(long, value_name = "DIR")]
@@ -186,11 +230,15 @@ fn given_kernel(text: &str) -> Result<(Variant, PathBuf)> {
 impl Run {
     /// What the arguments ask for; an error is wrong usage.
     pub fn targets(&self) -> Result<Vec<Target>> {
+        for setting in self.given() {
+            jobs::check_takes(self.job, setting).map_err(anyhow::Error::msg)?;
+        }
         let variants = self.variants()?;
+        let asked_base = self.asked_base(&variants)?;
         let mut targets = Vec::new();
         for &base in Base::ALL {
             for &arch in Arch::ALL {
-                if !asked(&self.base, base.name()) || !asked(&self.arch, arch.name()) {
+                if !asked(&asked_base, base.name()) || !asked(&self.arch, arch.name()) {
                     continue;
                 }
                 if let Some(variant) = variants.iter().find(|v| !v.exists_on(arch)) {
@@ -209,6 +257,7 @@ impl Run {
                         options,
                         variants: variants.clone(),
                         repeat: self.repeat,
+                        source_version: self.source_version.clone(),
                     });
                 }
             }
@@ -220,6 +269,22 @@ impl Run {
     fn check(&self, variants: &[Variant], targets: &[Target]) -> Result<()> {
         if targets.is_empty() {
             bail!("--arch {} has no such --page-size", self.arch);
+        }
+        if self.profile.is_some() && !self.job.counts() && !self.referee {
+            bail!(
+                "--profile: the job {} counts nothing, so no CPU is modelled without --referee",
+                self.job
+            );
+        }
+        let is_built_anew = !self.extra.is_empty() || self.plant.is_some();
+        if !self.kernel.is_empty() && is_built_anew {
+            bail!("--extra and --plant are about kernels to build, --kernel names built ones");
+        }
+        if self.plant.is_some() && !variants.contains(&Variant::Patched) {
+            bail!("--plant is about the patched kernel, and --variants has none");
+        }
+        if self.source_version.is_some() && self.base.as_deref() == Some("all") {
+            bail!("--source-version is one base's: name it with --base");
         }
         if !self.kernel.is_empty() && targets.len() > 1 {
             bail!("--kernel names kernels of one base, architecture and page size: name these too");
@@ -238,14 +303,86 @@ impl Run {
         Ok(())
     }
 
+    /// The options of jobs that the user named.
+    fn given(&self) -> impl Iterator<Item = Setting> {
+        [
+            (Setting::Filesystem, self.fs.is_some()),
+            (Setting::Size, self.size.is_some()),
+            (Setting::Sizes, !self.sizes.is_empty()),
+            (Setting::Touch, !self.touch.is_empty()),
+            (Setting::MemoryLimit, self.memory_limit.is_some()),
+            (Setting::FreeMemory, self.free_memory.is_some()),
+            (Setting::Fragmented, self.fragmented),
+            (Setting::Stride, self.stride.is_some()),
+            (Setting::Calls, self.calls.is_some()),
+            (Setting::Seed, self.seed.is_some()),
+            (Setting::Loads, self.loads.is_some()),
+            (Setting::Programs, !self.programs.is_empty()),
+            (Setting::Align, self.align),
+            (Setting::ReadAhead, self.read_ahead.is_some()),
+            (Setting::Tests, self.tests.is_some()),
+            (Setting::Without, self.without.is_some()),
+            (Setting::Cpus, self.cpus.is_some()),
+            (Setting::Seconds, self.seconds.is_some()),
+            (Setting::Scenario, self.scenario.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(setting, given)| given.then_some(setting))
+    }
+
+    /// The base or bases asked for; with a tree, the one whose fragments suit it.
+    fn asked_base(&self, variants: &[Variant]) -> Result<String> {
+        let Some(commits) = self.commits()? else {
+            return Ok(self.base.clone().unwrap_or("6.12".into()));
+        };
+        if self.job.builds_from_base() {
+            bail!(
+                "the job {} is built from Debian's source: leave --tree out, or ask for another",
+                self.job
+            );
+        }
+        if let Some(variant) = variants.iter().find(|v| !commits.contains_key(v)) {
+            bail!(
+                "--tree: which commit is the {variant} kernel's? Give --pristine and --patched, \
+                 or ask by --variants for what you give"
+            );
+        }
+        match self.base.as_deref() {
+            Some("all") => bail!("--base all: a tree is built with the fragments of one base"),
+            Some(base) => Ok(base.into()),
+            None => {
+                let oldest = commits.values().map(|commit| commit.base()).min();
+                Ok(oldest.unwrap_or(Base::V6_12).to_string())
+            }
+        }
+    }
+
+    /// The commits of `--tree`, if there is one.
+    pub(super) fn commits(&self) -> Result<Option<BTreeMap<Variant, Commit>>> {
+        let Some(tree) = &self.tree else {
+            return Ok(None);
+        };
+        let given = [
+            (Variant::Pristine, "--pristine", &self.pristine),
+            (Variant::Patched, "--patched", &self.patched),
+        ];
+        let mut commits = BTreeMap::new();
+        for (variant, option, name) in given {
+            if let Some(name) = name {
+                let commit = Commit::find(tree, name).map_err(|why| why.context(option))?;
+                commits.insert(variant, commit);
+            }
+        }
+        Ok(Some(commits))
+    }
+
     /// In the order in which tables show them.
     fn variants(&self) -> Result<Vec<Variant>> {
         let of_job = self.job.variants();
         if self.variants.is_empty() {
             return Ok(of_job.to_vec());
         }
-        // A job that compares takes any kernel.
-        let known = if of_job.len() > 1 {
+        let known = if self.job.takes_any_variant() {
             Variant::ALL
         } else {
             of_job
@@ -281,37 +418,48 @@ impl Run {
             let known = profiles::of(arch).join(", ");
             bail!("--profile {profile} is no {arch} CPU: known for {arch} are {known}");
         }
-        let kib = self.read_ahead >> 10;
-        let read_ahead_kb = u32::try_from(kib)
-            .ok()
-            .filter(|_| self.read_ahead.is_multiple_of(1024));
-        let usual = Options::new(self.job, arch);
+        let usual = usual(self.job, arch);
         Ok(Options {
-            filesystem: self.fs,
+            filesystem: self.fs.unwrap_or(usual.filesystem),
             size: self.size.unwrap_or(usual.size),
             sizes: given(&self.sizes).unwrap_or(usual.sizes),
             patterns: given(&self.touch).unwrap_or(usual.patterns),
             memory_limit: self.memory_limit,
             free_memory: self.free_memory,
             fragmented: self.fragmented,
-            stride: self.stride,
+            stride: self.stride.unwrap_or(usual.stride),
             calls: self.calls,
-            seed: self.seed,
-            loads: self.loads,
+            seed: self.seed.unwrap_or(usual.seed),
+            loads: self.loads.unwrap_or(usual.loads),
             programs: self.programs.clone(),
-            read_ahead_kb: read_ahead_kb.with_context(|| {
-                format!(
-                    "--read-ahead {}: not a multiple of 1K below 4096G",
-                    self.read_ahead
-                )
-            })?,
+            aligned: self.align,
+            cpus: self.cpus.unwrap_or(usual.cpus),
+            seconds: self.seconds.unwrap_or(usual.seconds),
+            scenario: self.scenario.unwrap_or(usual.scenario),
+            extras: self.extra.clone(),
+            plant: self.plant.clone(),
+            read_ahead_kb: match self.read_ahead {
+                Some(window) => kib(window)?,
+                None => usual.read_ahead_kb,
+            },
             profile: profile.into(),
-            tests: self.tests.clone(),
-            without: self.without.clone(),
+            tests: self.tests.clone().unwrap_or_default(),
+            without: self.without.clone().unwrap_or_default(),
+            referee: self.referee,
             parameters: self.append.clone(),
-            time_limit_s: self.timeout.unwrap_or(usual.time_limit_s),
+            time_limit_s: self
+                .timeout
+                .unwrap_or(usual.time_limit_s + self.seconds.unwrap_or(0)),
         })
     }
+}
+
+/// The readahead window in KiB.
+fn kib(window: u64) -> Result<u32> {
+    u32::try_from(window >> 10)
+        .ok()
+        .filter(|_| window.is_multiple_of(1024))
+        .with_context(|| format!("--read-ahead {window}: not a multiple of 1K below 4096G"))
 }
 
 /// `None` for an empty list.
@@ -327,7 +475,7 @@ fn asked(wanted: &str, name: &str) -> bool {
 mod tests {
     use super::*;
     use clap::Parser;
-    use wideleaf_lab::job::JOBS;
+    use wideleaf_lab::jobs::JOBS;
 
     #[derive(Parser)]
     struct Cli {
@@ -343,7 +491,7 @@ mod tests {
     fn refusal(args: &str) -> String {
         match parse(args) {
             Ok(targets) => panic!("{args}: accepted as {targets:?}"),
-            Err(error) => error.to_string(),
+            Err(error) => format!("{error:#}"),
         }
     }
 
@@ -353,7 +501,7 @@ mod tests {
         assert_eq!(targets.len(), 1);
         let target = &targets[0];
         assert_eq!(target.to_string(), "exec, Linux 6.12, arm64, 64K pages");
-        assert_eq!(target.options, Options::new(JOBS[0], Arch::Arm64));
+        assert_eq!(target.options, usual(JOBS[0], Arch::Arm64));
         assert_eq!(target.variants, [Variant::Pristine, Variant::Patched]);
     }
 
@@ -363,6 +511,52 @@ mod tests {
         assert_eq!(targets.len(), 2 * (3 + 1));
         // Only arm64 has it.
         assert_eq!(parse("--arch all --page-size 16K").unwrap().len(), 1);
+    }
+
+    /// A comparison that these arguments ask for, without having been run.
+    fn comparison(args: &str) -> wideleaf_lab::results::Comparison {
+        let target = parse(args).unwrap().remove(0);
+        serde_json::from_value(serde_json::json!({
+            "job": target.job.name(),
+            "base": target.base,
+            "arch": target.arch,
+            "page_size": target.page_size,
+            "options": target.options,
+            "memory_bytes": 0,
+            "qemu": { "path": "/qemu", "version": "10" },
+            "profile": null,
+            "kernels": target.variants.iter().map(|variant| serde_json::json!({
+                "variant": variant, "image": "/image", "image_hash": "",
+            })).collect::<Vec<_>>(),
+            "runs": [],
+            "figures": {},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_comparison_is_repeated_by_its_command() {
+        for args in [
+            "",
+            "--base 7.3 --arch x86_64 --fs ext4 --profile sapphire-rapids",
+            "--page-size 16K --size 256M --memory-limit 64M --calls 4096 --seed 7 --timeout 9",
+            "--free-memory 24M --fragmented --stride 128K --read-ahead 8M",
+            "--job exec-sizes --sizes 64K,2M --variants pristine,fixed-contpte,patched",
+            "--job sparse --touch pages:10,clusters:64K:50",
+            "--job program --programs perl,python --align",
+            "--job entropy --loads 20 --append nokaslr",
+            "--job mm-selftests --tests mmap --without cow",
+            "--job storm --cpus 2 --seconds 9 --scenario pinned --extra storm --plant no-unmap",
+        ] {
+            let command = super::super::repeat::command(&comparison(args));
+            let again = command.strip_prefix("wideleaf lab run ").unwrap();
+            let (asked, again) = (parse(args).unwrap(), parse(again).unwrap());
+            assert_eq!(
+                format!("{asked:?}"),
+                format!("{again:?}"),
+                "{args}: {command}"
+            );
+        }
     }
 
     #[test]
@@ -403,6 +597,34 @@ mod tests {
             ("--repeat 0", "1"),
             ("--timeout 0", "1"),
             ("--calls 0", "0"),
+            (
+                "--cpus 4",
+                "--cpus is no option of the job exec, only of storm",
+            ),
+            (
+                "--job boot --touch nonsense",
+                "--touch is no option of the job boot, only of sparse",
+            ),
+            ("--job boot --size 1M", "exec, sparse"),
+            ("--job kunit --seed 2", "storm"),
+            ("--job mm-selftests --fs ext4", "--fs"),
+            ("--job boot --profile cortex-a53", "--referee"),
+            (
+                "--align",
+                "--align is no option of the job exec, only of program",
+            ),
+            ("--job storm --cpus 9", "8"),
+            ("--job storm --scenario rain", "collapse-truncate"),
+            ("--job storm --scenario busy-cpu --cpus 1", "--cpus 2"),
+            ("--kernel patched=/x --extra debug", "--extra"),
+            ("--plant no-unmap --variants pristine", "--plant"),
+            ("--source-version 6.12.1-1 --base all", "--base"),
+            ("--tree / --pristine HEAD", "not a git tree"),
+            ("--tree /nonexistent --pristine HEAD", "no git tree"),
+            ("--pristine HEAD", "--tree"),
+            ("--tree /", "which commit is the pristine kernel's"),
+            ("--tree / --job mm-selftests", "built from Debian's source"),
+            ("--tree / --kernel patched=/x", "cannot be used with"),
         ] {
             let text = refusal(args);
             assert!(text.contains(word), "{args}: {text}");
@@ -411,19 +633,20 @@ mod tests {
 
     #[test]
     fn the_help_lists_what_there_is() {
-        let jobs = JOBS.map(|job| job.name());
-        let bases = Base::ALL.iter().map(|base| base.to_string());
-        let arches = Arch::ALL.iter().map(|arch| arch.to_string());
-        let sizes = PageSize::ALL.iter().map(|size| size.to_string());
-        let profiles = profiles::names().into_iter().map(str::to_string);
-        for name in jobs
-            .into_iter()
-            .chain(bases)
-            .chain(arches)
-            .chain(sizes)
-            .chain(profiles)
-        {
-            assert!(EXAMPLES.contains(&name), "--help lacks {name}");
+        let (jobs, others) = EXAMPLES.split_once("\n\n").unwrap();
+        let first_word = |line: &str| line.split_whitespace().next().map(str::to_string);
+        let listed: Vec<_> = jobs.lines().skip(1).filter_map(first_word).collect();
+        assert_eq!(listed, JOBS.map(|job| job.name()));
+        // Whole words: 4K is in 64K.
+        let is_of_word = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        let words: Vec<_> = others.split(|c| !is_of_word(c)).collect();
+        let bases = Base::ALL.iter().map(|base| base.name());
+        let arches = Arch::ALL.iter().map(|arch| arch.name());
+        let sizes = PageSize::ALL.iter().map(|size| size.name());
+        let variants = Variant::ALL.iter().map(|variant| variant.name());
+        let all = bases.chain(arches).chain(sizes).chain(variants);
+        for name in all.chain(profiles::names()) {
+            assert!(words.contains(&name), "--help lacks {name}");
         }
     }
 }

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
-use wideleaf_kernel::KernelDir;
-use wideleaf_lab::expect::Verdict;
-use wideleaf_lab::results::{Comparison, Results};
-use wideleaf_lab::run::{Kernels, Lab, Target};
-use wideleaf_lab::{scratch, table};
+use wideleaf_kbuild::KernelDir;
+use wideleaf_lab::events::Observer;
+use wideleaf_lab::results::{Comparison, Results, Verdict};
+use wideleaf_lab::run::Lab;
+use wideleaf_lab::target::{Kernels, Target};
+use wideleaf_lab::vm::scratch;
+use wideleaf_lab::{referee, table};
 
 impl Run {
     /// Runs `targets` one after the other.
@@ -24,36 +26,54 @@ impl Run {
         scratch::install();
         let cache = Cache::open()?;
         let screen = Screen::new();
-        let lab = Lab {
-            cache: &cache,
-            kernels: self.kernels()?,
-            guest_binary: self.guest_bin.clone(),
-            plugin: self.plugin.clone(),
-            keep: self.keep.clone(),
-            observer: &screen,
-        };
+        let lab = self.lab(&cache, &screen)?;
         for target in targets {
             lab.preflight(target)?;
         }
         let mut comparisons = Vec::new();
+        // What cannot be printed is no reason to lose what was found.
+        let mut printed = Ok(());
         for target in targets {
             let comparison = lab.compare(target)?;
             if !self.json_to_stdout() {
-                let text = table::render(&comparison);
-                screen.print(&if comparisons.is_empty() {
-                    text
-                } else {
-                    format!("\n{text}")
-                });
+                let text = table::render(target.job, &comparison);
+                let gap = if comparisons.is_empty() { "" } else { "\n" };
+                printed = printed.and_then(|()| screen.print(&format!("{gap}{text}")));
             }
             comparisons.push(comparison);
         }
-        self.conclude(comparisons, &screen)
+        let status = self.conclude(comparisons, &screen)?;
+        printed.map(|()| status)
+    }
+
+    /// The lab that these arguments ask for.
+    ///
+    /// # Errors
+    ///
+    /// If there is no folder with kernel files.
+    pub(super) fn lab<'a>(&self, cache: &'a Cache, observer: &'a dyn Observer) -> Result<Lab<'a>> {
+        Ok(Lab {
+            cache,
+            kernels: self.kernels()?,
+            guest_binary: self.guest_bin.clone(),
+            plugin: self.plugin.clone(),
+            keep: self.keep.clone(),
+            observer,
+        })
+    }
+
+    /// Whether its kernels are built from Debian's sources.
+    pub(super) fn builds_from_debian(&self) -> bool {
+        self.kernel.is_empty() && self.tree.is_none()
     }
 
     fn kernels(&self) -> Result<Kernels> {
+        let files = || KernelDir::find(self.kernel_dir.as_deref());
+        if let Some(commits) = self.commits()? {
+            return Ok(Kernels::Commits(files()?, commits));
+        }
         if self.kernel.is_empty() {
-            return KernelDir::find(self.kernel_dir.as_deref()).map(Kernels::Built);
+            return files().map(Kernels::Built);
         }
         let given: BTreeMap<_, _> = self.kernel.iter().cloned().collect();
         Ok(Kernels::Given(given))
@@ -67,24 +87,26 @@ impl Run {
         let verdicts: Vec<Verdict> = comparisons
             .iter()
             .flat_map(|comparison| {
-                let own = comparison.job().map(|job| job.verdicts(comparison));
-                let asked = self.expect.iter().map(|expect| expect.judge(comparison));
-                own.into_iter().flatten().chain(asked)
+                let own = self.job.verdicts(comparison).into_iter();
+                let expected = self.expect.iter();
+                let asked = expected.map(|expect| expect.judge(self.job, comparison));
+                let referee = referee::verdicts(comparison);
+                own.chain(referee).chain(asked)
             })
             .collect();
         let passed = verdicts.iter().all(|verdict| verdict.passed);
-        if !self.json_to_stdout() && !verdicts.is_empty() {
-            let lines: Vec<_> = verdicts
-                .iter()
-                .map(|verdict| format!("{verdict}\n"))
-                .collect();
-            screen.print(&format!("\n{}", lines.concat()));
-        }
+        let lines: String = verdicts
+            .iter()
+            .map(|verdict| format!("{verdict}\n"))
+            .collect();
         let results = Results::new(comparisons, verdicts);
         match &self.json {
-            Some(_) if self.json_to_stdout() => screen.print(&(results.to_json()? + "\n")),
+            Some(_) if self.json_to_stdout() => screen.print(&(results.to_json()? + "\n"))?,
             Some(path) => results.write(path)?,
             None => {}
+        }
+        if !self.json_to_stdout() && !lines.is_empty() {
+            screen.print(&format!("\n{lines}"))?;
         }
         Ok(if passed {
             ExitCode::SUCCESS

@@ -5,9 +5,9 @@ use crate::stdout::say;
 use anyhow::Result;
 use serde_json::json;
 use std::process::ExitCode;
-use wideleaf_kernel::{Arch, Base};
-use wideleaf_lab::image::Filesystem;
-use wideleaf_lab::job::JOBS;
+use wideleaf_kbuild::{Arch, Base};
+use wideleaf_lab::disk::filesystem::Filesystem;
+use wideleaf_lab::jobs::JOBS;
 use wideleaf_lab::profiles;
 
 /// Lists everything.

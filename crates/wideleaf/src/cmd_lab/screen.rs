@@ -2,6 +2,8 @@
 //! What a run shows while it goes on.
 
 use crate::progress::Progress;
+use crate::stdout::write_bytes;
+use anyhow::Result;
 use std::sync::Mutex;
 use wideleaf_lab::events::{Event, Observer};
 
@@ -15,17 +17,16 @@ impl Screen {
     }
 
     /// Writes to standard output.
-    pub fn print(&self, text: &str) {
-        use std::io::Write;
+    ///
+    /// # Errors
+    ///
+    /// As [`write_bytes`].
+    pub fn print(&self, text: &str) -> Result<()> {
         let progress = self
             .0
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        let write = || {
-            let mut out = std::io::stdout().lock();
-            // A reader that has seen enough, such as head(1), is no error.
-            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        };
+        let write = || write_bytes(text.as_bytes());
         match &*progress {
             Progress::Live(bar) => bar.suspend(write),
             Progress::Lines { .. } => write(),
@@ -35,7 +36,7 @@ impl Screen {
 
 impl Observer for Screen {
     fn event(&self, event: Event<'_>) {
-        use wideleaf_kernel::{Event as Kernel, Events};
+        use wideleaf_kbuild::{Event as Kernel, Events};
         let mut progress = self
             .0
             .lock()

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf policy explain`: one decision, with what led to it.
 
-use super::{Machine, bytes};
-use anyhow::{Context, Result, bail};
+use super::machine::{Machine, bytes};
+use crate::stdout::{name, write_json, write_out};
+use crate::usage::misuse;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::slice;
-use wideleaf_elf::{Elf, FileSource};
+use wideleaf_elf::{Elf, FileSource, Kind};
 use wideleaf_policy::{
     Align, AlignAnswer, Ground, History, Read, ReadAnswer, Segment, Table, Thp, Tried, align,
     align_elf, read,
 };
+use wideleaf_procmap::printable;
 use wideleaf_size::short;
 
 /// Arguments of `wideleaf policy explain`.
@@ -134,11 +137,11 @@ fn explain_mapping(args: &Args, table: Table) -> Result<()> {
         .checked_add(args.size.unwrap_or(0))
         .and_then(|end| end.checked_next_multiple_of(page));
     let Some(end) = end.filter(|end| *end > offset) else {
-        bail!("--size and --offset: no page of a file lies in that range");
+        misuse!("--size and --offset: no page of a file lies in that range");
     };
     let length = end - offset;
     if args.fault.fault >= length {
-        bail!(
+        misuse!(
             "--fault {} is not inside the mapping of {}",
             short(args.fault.fault),
             short(length)
@@ -156,7 +159,7 @@ fn explain_mapping(args: &Args, table: Table) -> Result<()> {
         .address
         .unwrap_or_else(|| example_address(&place, offset));
     let Some(stop) = address.checked_add(length) else {
-        bail!(
+        misuse!(
             "--address {address:#x}: the mapping of {} leaves the address space",
             short(length)
         );
@@ -171,22 +174,19 @@ fn explain_mapping(args: &Args, table: Table) -> Result<()> {
             "alignment": align_json(&place, table),
             "read": read_json(&folios, table),
         });
-        println!("{text}");
-        return Ok(());
+        return write_json(&text);
     }
-    println!("machine    {}", machine_text(table));
-    print!("mapping    {} from file offset {offset:#x}", short(length));
-    println!(
-        " at {address:#x}{}",
-        if args.address.is_some() {
-            ""
-        } else {
-            " (for example)"
-        }
-    );
-    print!("\n{}", align_text(&place, table));
-    print!("\n{}", read_text(&folios, &query, table));
-    Ok(())
+    let example = match args.address {
+        Some(_) => "",
+        None => " (for example)",
+    };
+    write_out(&format!(
+        "machine    {}\nmapping    {} from file offset {offset:#x} at {address:#x}{example}\n\n{}\n{}",
+        machine_text(table),
+        short(length),
+        align_text(&place, table),
+        read_text(&folios, &query, table)
+    ))
 }
 
 /// An address that the alignment allows, below the usual stack of a 48-bit
@@ -253,42 +253,61 @@ fn explain_elf(args: &Args, table: Table, path: &Path) -> Result<()> {
         length: elf.span(),
         space: args.space,
     };
-    let place = align_elf(&query, &segments);
+    // A position-dependent program is where it was linked to: there is no
+    // alignment to choose, only leaves that fit or do not.
+    let fixed = elf.kind == Kind::PositionDependent;
+    let place = (!fixed).then(|| align_elf(&query, &segments));
     let each: Vec<AlignAnswer> = segments
         .iter()
         .map(|segment| align_elf(&query, slice::from_ref(segment)))
         .collect();
     if args.json {
-        let mut alignment = align_json(&place, table);
+        let mut alignment = match &place {
+            Some(place) => align_json(place, table),
+            None => json!({ "bytes": null, "rule": FIXED, "tried": [] }),
+        };
         alignment["segments"] = each
             .iter()
             .map(|answer| align_json(answer, table))
             .collect();
-        let file = path.display().to_string();
-        let text = json!({ "machine": machine_json(table), "file": file, "alignment": alignment });
-        println!("{text}");
-        return Ok(());
+        let mut document = json!({ "machine": machine_json(table), "alignment": alignment });
+        name(&mut document, "file", path);
+        return write_json(&document);
     }
-    println!("machine    {}", machine_text(table));
-    println!("file       {}", path.display());
-    println!(
-        "alignment  {}, because {} ({})",
-        short(1 << place.shift),
-        place.rule.text(),
-        place.rule.name()
+    let mut text = format!(
+        "machine    {}\nfile       {}\n",
+        machine_text(table),
+        printable(&path.to_string_lossy())
     );
+    text += &match &place {
+        Some(place) => format!(
+            "alignment  {}, because {} ({})\n",
+            short(1 << place.shift),
+            place.rule.text(),
+            place.rule.name()
+        ),
+        None => format!(
+            "alignment  none to choose: the program is position-dependent and loaded at its linked\n\
+             {:11}address; below, the widest leaf that can map each segment there\n",
+            ""
+        ),
+    };
     for (segment, answer) in segments.iter().zip(&each) {
-        println!(
-            "\nsegment    {} at {:#x}, offset {:#x}: {}",
+        let _ = write!(
+            text,
+            "\nsegment    {} at {:#x}, offset {:#x}: {}\n{}",
             short(segment.filesz),
             segment.vaddr,
             segment.offset,
-            short(1 << answer.shift)
+            short(1 << answer.shift),
+            tried_text(&answer.trace, table)
         );
-        print!("{}", tried_text(&answer.trace, table));
     }
-    Ok(())
+    write_out(&text)
 }
+
+/// What stands for the rule where nothing is decided.
+const FIXED: &str = "position-dependent";
 
 fn kind(table: Table, shift: u8) -> &'static str {
     table

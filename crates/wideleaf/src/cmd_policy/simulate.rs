@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf policy simulate`: what streams of touches cost under each rule.
 
-use super::{Machine, bytes};
-use anyhow::{Result, bail};
+use super::machine::{Machine, bytes};
+use crate::stdout::{say, write_json};
+use crate::usage::misuse;
+use anyhow::Result;
 use serde_json::json;
 use std::process::ExitCode;
 use wideleaf_policy::sim::{Outcome, Pattern, Text, Variant, run as simulate, touches};
@@ -79,13 +81,13 @@ fn pattern(text: &str) -> Result<Named, String> {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let table = args.machine.table()?;
     if args.size == 0 || !args.size.is_multiple_of(2 << 20) || args.size > 16 << 30 {
-        bail!(
+        misuse!(
             "--size {}: want a multiple of 2M up to 16G",
             short(args.size)
         );
     }
     if args.window >> table.page_shift() == 0 {
-        bail!(
+        misuse!(
             "--window {}: less than a page, so nothing would be read",
             short(args.window)
         );
@@ -98,7 +100,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
 
     if !args.json {
-        println!(
+        say!(
             "{:<17} {:<9} {:>8} {:>8} {:>6} {:>6} {:>6} {:>7} {:>7} {:>5} {:>8}",
             "PATTERN",
             "RULES",
@@ -111,13 +113,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             "MINOR",
             "2M",
             "ENTRIES"
-        );
+        )?;
     }
     for Named { name, pattern } in patterns {
         let pattern = match *pattern {
             Pattern::Pages(_, permille) => Pattern::Pages(table.page_shift(), permille),
             Pattern::Clusters(length, _) | Pattern::Stride(length) if length >= args.size => {
-                bail!("{name}: longer than the text of {}", short(args.size))
+                misuse!("{name}: longer than the text of {}", short(args.size))
             }
             pattern => pattern,
         };
@@ -130,26 +132,28 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         };
         let outcomes = Variant::ALL.map(|variant| simulate(variant, text, &touches));
         for (variant, outcome) in Variant::ALL.iter().zip(&outcomes) {
-            print(args, name, *variant, outcome, &outcomes);
+            print(args, name, *variant, outcome, &outcomes)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(args: &Args, name: &str, variant: Variant, outcome: &Outcome, all: &[Outcome; 5]) {
+fn print(
+    args: &Args,
+    name: &str,
+    variant: Variant,
+    outcome: &Outcome,
+    all: &[Outcome; 5],
+) -> Result<()> {
     if args.json {
-        println!(
-            "{}",
-            json!({ "pattern": name, "rules": variant, "outcome": outcome })
-        );
-        return;
+        return write_json(&json!({ "pattern": name, "rules": variant, "outcome": outcome }));
     }
     let ratio = |to: u64| match to {
         0 => "-".to_string(),
         to => format!("{:.2}", outcome.read as f64 / to as f64),
     };
     let mib = |bytes: u64| format!("{:.1}M", bytes as f64 / f64::from(1 << 20));
-    println!(
+    say!(
         "{:<17} {:<9} {:>8} {:>8} {:>6} {:>6} {:>6} {:>7} {:>7} {:>5} {:>8}",
         name,
         variant.name(),
@@ -162,5 +166,5 @@ fn print(args: &Args, name: &str, variant: Variant, outcome: &Outcome, all: &[Ou
         outcome.minor,
         outcome.wide,
         outcome.entries
-    );
+    )
 }

@@ -12,6 +12,7 @@
 #include <linux/minmax.h>
 #include <linux/mm.h>
 
+struct address_space;
 struct file_ra_state;
 struct readahead_control;
 struct vm_fault;
@@ -65,6 +66,8 @@ static inline bool leaf_policy_enabled(void)
 
 void page_cache_ra_leaf(struct readahead_control *ractl,
 			struct file_ra_state *ra, unsigned int order);
+bool leaf_thp_disabled(const struct vm_area_struct *vma);
+void retract_page_tables(struct address_space *mapping, pgoff_t pgoff);
 
 #ifdef CONFIG_EXEC_LEAF
 
@@ -101,6 +104,11 @@ void exec_leaf_ptes(const struct exec_leaf_block *block, pgoff_t pte_off,
 		    pgoff_t read_end, pgoff_t *from_pte, pgoff_t *to_pte);
 
 #else
+
+static inline unsigned int exec_leaf_machine_order(void)
+{
+	return 0;
+}
 
 static inline unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 {
@@ -152,8 +160,8 @@ static inline void leaf_map_neighbours(const struct vm_fault *vmf)
 #ifdef CONFIG_LEAF_COLLAPSE
 
 void leaf_collapse_later(const struct vm_fault *vmf);
-bool leaf_collapse_block(struct file *file, unsigned long addr, pgoff_t start,
-			 unsigned int order);
+int leaf_replace(struct address_space *mapping, pgoff_t start,
+		 unsigned int order);
 
 #else
 

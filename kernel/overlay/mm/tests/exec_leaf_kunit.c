@@ -93,12 +93,15 @@ static struct text *make_text(struct kunit *test)
 	struct text *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, t);
+	if (!leaf_policy_enabled())
+		kunit_skip(test, "huge pages or the policy are switched off");
 	xa_init(&t->mapping.i_pages);
 	t->mapping.host = &t->inode;
 	t->inode.i_mapping = &t->mapping;
 	t->file.f_mapping = &t->mapping;
 	t->file.f_inode = &t->inode;
 	t->vma.vm_file = &t->file;
+	t->vma.vm_mm = &init_mm;
 	mapping_set_large_folios(&t->mapping);
 	vm_flags_init(&t->vma, VM_READ | VM_EXEC);
 	t->vma.vm_start = SZ_4M;
@@ -130,6 +133,9 @@ static void others_get_none(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
 
 	vm_flags_init(&t->vma, VM_READ | VM_EXEC | VM_SEQ_READ);
+	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
+
+	vm_flags_init(&t->vma, VM_READ | VM_EXEC | VM_NOHUGEPAGE);
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
 
 	t = make_text(test);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Rewrites a linked ELF file so that every loadable segment is congruent at a
+//! leaf's size: file offsets move, addresses and contents stay.
+//!
+//! Three steps, apart: [`plan()`] decides from the headers where each byte
+//! goes; writing copies runs of bytes, sparsely, and reads all of it back;
+//! replacing gives the new file the old one's owner, mode, attributes, times
+//! and name in one step. A note behind the file tells how to undo it.
+//!
+//! `object` reads the headers and knows their fields; its builder is not used,
+//! as it keeps only what a section names. Here bytes that nobody names move
+//! with their neighbours.
+
+mod align;
+mod copy;
+mod headers;
+mod note;
+mod plan;
+mod protect;
+mod refusal;
+mod replace;
+mod write;
+
+pub use align::{HardLinks, Options, Report, Status, Target, align, restore};
+pub use copy::copy;
+pub use plan::{Moved, Plan, Run, is_aligned, plan};
+pub use refusal::Refusal;
+pub use replace::copy_rights;

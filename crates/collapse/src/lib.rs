@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Wide leaves on request: `MADV_COLLAPSE` (Linux 6.1), for this process and
+//! for others, one PMD at a time, and what the kernel's refusals mean.
+//!
+//! | module | reason to exist |
+//! |---|---|
+//! | `advise` | the system calls |
+//! | `block` | a piece of a file mapped where a PMD can map it |
+//! | `group` | what memory control groups leave |
+//! | `probe` | whether the kernel collapses a given file at all |
+//! | `refusal` | errno in words |
+//! | `spare` | how much can be taken before the kernel has to reclaim |
+
+mod advise;
+mod block;
+mod group;
+mod probe;
+mod refusal;
+mod spare;
+
+pub use advise::{Other, own};
+pub use block::Blocks;
+pub use group::headroom;
+pub use probe::{probe, probe_shared_memory};
+pub use refusal::Refusal;
+pub use spare::{Spare, spare};

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Makes allocations of wide folios fail, by the kernel's fault injection
+//! (Documentation/fault-injection/fault-injection.rst).
+
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::PathBuf;
+
+/// How many may fail; what is left of it tells how many did.
+const TIMES: u64 = 1_000_000_000;
+
+/// Allocations that fail, one in ten of those of 16 pages and more.
+#[derive(Debug)]
+pub struct Injection {
+    folder: PathBuf,
+}
+
+impl Injection {
+    /// Switches it on. What is larger than 8 pages is a wide folio by then: the stacks of
+    /// processes and threads are smaller.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel has no such faults (CONFIG_FAIL_PAGE_ALLOC, CONFIG_FAULT_INJECTION_DEBUG_FS).
+    pub fn begin() -> Result<Self> {
+        Self::at("/sys/kernel/debug/fail_page_alloc".into())
+    }
+
+    fn at(folder: PathBuf) -> Result<Self> {
+        for (name, value) in [
+            ("min-order", 4),
+            ("ignore-gfp-wait", 0),
+            ("verbose", 0),
+            ("times", TIMES),
+            ("probability", 10),
+        ] {
+            let path = folder.join(name);
+            fs::write(&path, value.to_string()).with_context(|| {
+                format!("{}: no allocation can be made to fail", path.display())
+            })?;
+        }
+        Ok(Self { folder })
+    }
+
+    /// Switches it off. Returns how many failed.
+    ///
+    /// # Errors
+    ///
+    /// If none did.
+    pub fn end(self) -> Result<u64> {
+        fs::write(self.folder.join("probability"), "0").context("fail_page_alloc")?;
+        let path = self.folder.join("times");
+        let left = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let left: u64 = left
+            .trim()
+            .parse()
+            .with_context(|| path.display().to_string())?;
+        let failed = TIMES.saturating_sub(left);
+        ensure!(
+            failed > 0,
+            "no allocation was made to fail, though one in ten was to"
+        );
+        Ok(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_how_many_failed_and_that_none_did() {
+        let error = Injection::at("/nowhere".into()).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/min-order"), "{error}");
+        let folder = std::env::temp_dir().join(format!("inject-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let begin = || Injection::at(folder.clone()).unwrap();
+        assert!(
+            begin()
+                .end()
+                .unwrap_err()
+                .to_string()
+                .contains("one in ten")
+        );
+        let injection = begin();
+        fs::write(folder.join("times"), (TIMES - 7).to_string()).unwrap();
+        assert_eq!(injection.end().unwrap(), 7);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

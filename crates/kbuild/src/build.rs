@@ -1,0 +1,549 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Builds a kernel from a work tree, and keeps it as a cache entry.
+
+use crate::config::{self, Fragment};
+use crate::make::{self, Killed};
+use crate::place::{Place, TREE_BYTES};
+use crate::series::Series;
+use crate::source::JOURNAL;
+use crate::source::{self, Source};
+use crate::toolchain::{compiler, cross};
+use crate::worktree::WorkTree;
+use crate::{Arch, Commit, Event, Events, Kernel, Spec, Variant, apt, counts, preflight, tool};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+use wideleaf_cache::{Cache, Entry, Key};
+
+/// The cache's kind of entry that holds a kernel.
+const KIND: &str = "kernel";
+
+/// Changes when what is done here changes what comes out.
+const RECIPE: &str = "1";
+
+/// Bytes that an object folder and its kernel take, with room to spare.
+const OBJ_BYTES: u64 = 1 << 30;
+
+/// In an object folder while make is at work there.
+const MARKER: &str = ".wideleaf-building";
+
+/// In an object folder: the variant it was last built as.
+const BUILT: &str = ".wideleaf-built";
+
+/// Who built it, where and when: fixed, so that the same inputs give the same
+/// kernel.
+const FIXED: [(&str, &str); 4] = [
+    ("KBUILD_BUILD_TIMESTAMP", "Sun Nov 17 22:15:08 UTC 2024"),
+    ("KBUILD_BUILD_USER", "wideleaf"),
+    ("KBUILD_BUILD_HOST", "wideleaf"),
+    ("KBUILD_BUILD_VERSION", "1"),
+];
+
+/// What an entry says of its kernel (`meta.json`).
+#[derive(Serialize, Deserialize)]
+struct Meta {
+    release: String,
+    config_hash: String,
+    compiler: String,
+    series: Option<String>,
+    /// Wall time of the build on the machine that did it.
+    build_seconds: f64,
+    files_compiled: u64,
+}
+
+/// The kernel that `spec` asks for, built if it is not in the cache.
+///
+/// Fails before any work begins if a tool or disk space is missing, if a page
+/// size does not exist on the architecture, or if the source can be had neither
+/// from the cache nor from apt.
+pub fn ensure(spec: &Spec, cache: &Cache, events: &mut dyn Events) -> Result<Kernel> {
+    let inputs = Inputs::new(spec, cache, events)?;
+    let key = inputs.key();
+    if let Some(entry) = cache.get(KIND, &key) {
+        return inputs.kernel(&entry);
+    }
+    inputs.require_space(cache)?;
+    let events = RefCell::new(events);
+    let entry = cache.get_or_build(
+        KIND,
+        &key,
+        || {
+            let text = format!("another run that builds {inputs}");
+            events.borrow_mut().event(Event::Waiting(&text));
+        },
+        |into| inputs.build(into, cache, *events.borrow_mut()),
+    )?;
+    inputs.kernel(&entry)
+}
+
+/// The kernel that `spec` asks for if it is in the cache; asks no network. The
+/// newest source version in the cache counts unless `spec` names one.
+pub fn find(spec: &Spec, cache: &Cache) -> Result<Option<Kernel>> {
+    if let Some(commit) = &spec.commit {
+        return Inputs::with_origin(spec, Origin::Commit(commit.clone()))?.find(cache);
+    }
+    let newest = || apt::newest(source::cached(spec.base, cache)?);
+    let Some(version) = spec.version.clone().map_or_else(newest, |v| Ok(Some(v)))? else {
+        return Ok(None);
+    };
+    let source = Source {
+        base: spec.base,
+        version,
+    };
+    Inputs::with_origin(spec, Origin::Package(source))?.find(cache)
+}
+
+/// Names the kernel of `spec` by all that goes into it: the name of its entry in the cache. Nothing
+/// is fetched, so `spec` must name a version of the source.
+///
+/// # Errors
+///
+/// If it names none, or what goes into the kernel cannot be read.
+pub fn key(spec: &Spec) -> Result<String> {
+    let origin = match (&spec.commit, spec.version.clone()) {
+        (Some(commit), _) => Origin::Commit(commit.clone()),
+        (None, Some(version)) => Origin::Package(Source {
+            base: spec.base,
+            version,
+        }),
+        (None, None) => bail!("no version of {} is named", spec.base.package()),
+    };
+    Ok(Inputs::with_origin(spec, origin)?.key().id())
+}
+
+/// The final `.config` of `spec`, without building more than kconfig.
+pub fn configuration(spec: &Spec, cache: &Cache, events: &mut dyn Events) -> Result<String> {
+    let inputs = Inputs::new(spec, cache, events)?;
+    inputs.require_space(cache)?;
+    let place = inputs.place(cache, events)?;
+    let obj = inputs.obj(&place, events)?;
+    let mut build = Build::start(&inputs, &place, &obj)?;
+    let text = build.configure();
+    build.end(&text)?;
+    text
+}
+
+/// Where the source comes from.
+#[derive(Clone)]
+enum Origin {
+    Package(Source),
+    Commit(Commit),
+}
+
+impl Origin {
+    /// The name of its place in the cache.
+    fn place(&self) -> String {
+        match self {
+            Self::Package(source) => source.dir_name(),
+            Self::Commit(commit) => commit.place(),
+        }
+    }
+
+    /// The source's version, as people know it.
+    fn version(&self) -> &str {
+        match self {
+            Self::Package(source) => &source.version,
+            Self::Commit(commit) => &commit.version,
+        }
+    }
+}
+
+/// Everything that goes into a kernel.
+struct Inputs<'a> {
+    spec: &'a Spec,
+    origin: Origin,
+    fragments: Vec<Fragment>,
+    /// The series of a patched kernel, with its hash.
+    series: Option<Series>,
+    series_hash: Option<String>,
+    compiler: String,
+}
+
+impl<'a> Inputs<'a> {
+    fn new(spec: &'a Spec, cache: &Cache, events: &mut dyn Events) -> Result<Self> {
+        if !spec.arch.page_sizes().contains(&spec.page_size) {
+            let known: Vec<_> = spec.arch.page_sizes().iter().map(|s| s.name()).collect();
+            bail!(
+                "{} has no {} pages: known are {}",
+                spec.arch,
+                spec.page_size,
+                known.join(", ")
+            );
+        }
+        if !spec.variant.exists_on(spec.arch) {
+            bail!(
+                "{} has no contpte leaf, so no {} kernel",
+                spec.arch,
+                spec.variant
+            );
+        }
+        let of_package = spec.commit.is_none();
+        preflight::require(spec.arch, of_package, &config::fragments(spec)?)?;
+        let origin = match (&spec.commit, &spec.version) {
+            (Some(commit), _) => Origin::Commit(commit.clone()),
+            (None, Some(version)) => {
+                Origin::Package(source::pinned(spec.base, version, cache, events)?)
+            }
+            (None, None) => Origin::Package(Source::newest(spec.base, false, cache, events)?),
+        };
+        Self::with_origin(spec, origin)
+    }
+
+    fn with_origin(spec: &'a Spec, origin: Origin) -> Result<Self> {
+        let fragments = config::fragments(spec)?;
+        let mut series = match spec.variant {
+            _ if spec.commit.is_some() => None,
+            Variant::Pristine => None,
+            Variant::Patched => Some(Series::load(spec.base, &spec.files)?),
+            part => Some(Series::load_part(spec.base, &spec.files, part)?),
+        };
+        if let (Some(series), Some(name)) = (&mut series, &spec.plant) {
+            series.plant(name)?;
+        }
+        Ok(Self {
+            spec,
+            origin,
+            series_hash: series.as_ref().map(Series::hash).transpose()?,
+            fragments,
+            series,
+            compiler: compiler(spec.arch)?,
+        })
+    }
+
+    fn key(&self) -> Key {
+        let mut key = Key::new()
+            .field("recipe", RECIPE)
+            .field("arch", self.spec.arch.name())
+            .field("page size", self.spec.page_size.name())
+            .field("compiler", &self.compiler);
+        key = match &self.origin {
+            Origin::Package(source) => key
+                .field("source", source.to_string())
+                .field("variant", self.spec.variant.name()),
+            // What the commit is called and compared with does not change what it is.
+            Origin::Commit(commit) => key.field("git tree", &commit.tree),
+        };
+        if let Some(hash) = &self.series_hash {
+            key = key.field("series", hash);
+        }
+        for (number, fragment) in self.fragments.iter().enumerate() {
+            key = key.field(format!("fragment {number}"), &fragment.text);
+        }
+        key
+    }
+
+    fn require_space(&self, cache: &Cache) -> Result<()> {
+        let place = cache.root().join("work").join(self.origin.place());
+        let whole = match self.origin {
+            Origin::Package(_) => JOURNAL,
+            Origin::Commit(_) => "index",
+        };
+        let unpacked = place.join(whole).exists();
+        let bytes = OBJ_BYTES + if unpacked { 0 } else { TREE_BYTES };
+        cache.require_space(bytes, &format!("building {self}"))
+    }
+
+    fn find(&self, cache: &Cache) -> Result<Option<Kernel>> {
+        let entry = cache.get(KIND, &self.key());
+        entry.map(|entry| self.kernel(&entry)).transpose()
+    }
+
+    /// The source as it is to be built.
+    fn place(&self, cache: &Cache, events: &mut dyn Events) -> Result<Place> {
+        match &self.origin {
+            Origin::Package(source) => {
+                let mut tree = WorkTree::open(source, cache, events)?;
+                tree.switch(self.series.as_ref())?;
+                Ok(tree.into_place())
+            }
+            Origin::Commit(commit) => commit.check_out(cache, events),
+        }
+    }
+
+    fn build(&self, into: &Path, cache: &Cache, events: &mut dyn Events) -> Result<()> {
+        let place = self.place(cache, events)?;
+        let obj = self.obj(&place, events)?;
+        let was = take_built(&obj)?;
+        let start = Instant::now();
+        let mut build = Build::start(self, &place, &obj)?;
+        events.event(Event::Step(&format!("configuring {self}")));
+        let result = build.configure().and_then(|config| {
+            events.event(Event::Step(&format!("building {self}")));
+            let files = self.compile(&mut build, cache, was, events)?;
+            Ok((config, files))
+        });
+        build.end(&result)?;
+        let (config, files) = result?;
+        fs::write(obj.join(BUILT), self.built_as())?;
+        let release = fs::read_to_string(obj.join("include/config/kernel.release"))
+            .context("the build left no kernel.release")?;
+        let meta = Meta {
+            release: release.trim().into(),
+            config_hash: config::hash(&config),
+            compiler: self.compiler.clone(),
+            series: self.series_hash.clone(),
+            build_seconds: start.elapsed().as_secs_f64(),
+            files_compiled: files,
+        };
+        for (from, to) in [
+            (
+                obj.join(image_path(self.spec.arch)),
+                image_name(self.spec.arch),
+            ),
+            (obj.join("System.map"), "System.map"),
+            (build.log_path.clone(), "build.log"),
+        ] {
+            fs::copy(&from, into.join(to))
+                .with_context(|| format!("cannot copy {}", from.display()))?;
+        }
+        fs::write(into.join("config"), config)?;
+        fs::write(into.join("meta.json"), serde_json::to_vec_pretty(&meta)?)?;
+        Ok(())
+    }
+
+    fn compile(
+        &self,
+        build: &mut Build<'_>,
+        cache: &Cache,
+        was: Option<String>,
+        events: &mut dyn Events,
+    ) -> Result<u64> {
+        // What an unfinished build has left to do, nobody learnt.
+        let counted = was.filter(|_| matches!(self.origin, Origin::Package(_)));
+        let way = counted.map(|was| counts::Way {
+            base: self.spec.base,
+            flavour: self.spec.flavour(),
+            from: was,
+            to: self.spec.variant.name().into(),
+        });
+        let expected = way.as_ref().and_then(|way| counts::expected(cache, way));
+        let mut files = 0;
+        let target = image_path(self.spec.arch);
+        let target = target.rsplit('/').next().unwrap_or(target);
+        build.make(&[target], &mut |done| {
+            files = done;
+            let total = expected.map(|expected| expected.max(done));
+            events.event(Event::Progress { done, total });
+        })?;
+        if let Some(way) = way {
+            counts::learn(cache, &way, files)?;
+        }
+        Ok(files)
+    }
+
+    /// What the object folder is remembered to have been built as.
+    fn built_as(&self) -> &str {
+        match &self.origin {
+            Origin::Package(_) => self.spec.variant.name(),
+            Origin::Commit(commit) => &commit.tree,
+        }
+    }
+
+    /// The object folder. One whose last build died in the midst is removed:
+    /// nobody knows which of its files are whole.
+    fn obj(&self, tree: &Place, events: &mut dyn Events) -> Result<PathBuf> {
+        let obj = tree.dir().join(format!("obj-{}", self.spec.flavour()));
+        if obj.join(MARKER).exists() {
+            events.event(Event::Note(&format!(
+                "the last build in {} was cut off: building anew",
+                obj.display()
+            )));
+            fs::remove_dir_all(&obj).with_context(|| format!("cannot remove {}", obj.display()))?;
+        }
+        fs::create_dir_all(&obj).with_context(|| format!("cannot create {}", obj.display()))?;
+        Ok(obj)
+    }
+
+    fn kernel(&self, entry: &Entry) -> Result<Kernel> {
+        let path = entry.path("meta.json");
+        let meta: Meta = serde_json::from_slice(
+            &fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?,
+        )
+        .with_context(|| format!("{}: damaged", path.display()))?;
+        Ok(Kernel {
+            base: self.spec.base,
+            version: self.origin.version().into(),
+            commit: self.spec.commit.clone(),
+            release: meta.release,
+            arch: self.spec.arch,
+            page_size: self.spec.page_size,
+            variant: self.spec.variant,
+            image: entry.path(image_name(self.spec.arch)),
+            config_hash: meta.config_hash,
+            config: entry.path("config"),
+            system_map: entry.path("System.map"),
+        })
+    }
+}
+
+impl std::fmt::Display for Inputs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let flavour = self.spec.flavour();
+        match &self.origin {
+            Origin::Package(source) => {
+                write!(f, "{} {} for {flavour}", self.spec.variant, source.version)
+            }
+            Origin::Commit(commit) => write!(f, "{commit} for {flavour}"),
+        }
+    }
+}
+
+/// What an object folder was last built as, `nothing` if it is new, or `None`
+/// if its build was not finished. The answer is taken away: from now on its
+/// build is not finished.
+fn take_built(obj: &Path) -> Result<Option<String>> {
+    let path = obj.join(BUILT);
+    if fs::read_dir(obj)?.next().is_none() {
+        return Ok(Some(counts::NOTHING.into()));
+    }
+    let Ok(built) = fs::read_to_string(&path) else {
+        return Ok(None);
+    };
+    fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    Ok(Some(built))
+}
+
+/// make at work in an object folder.
+struct Build<'a> {
+    inputs: &'a Inputs<'a>,
+    tree: &'a Place,
+    obj: &'a Path,
+    log: File,
+    log_path: PathBuf,
+}
+
+impl<'a> Build<'a> {
+    fn start(inputs: &'a Inputs<'a>, tree: &'a Place, obj: &'a Path) -> Result<Self> {
+        let spec = inputs.spec;
+        let name = format!("build-{}-{}.log", spec.flavour(), spec.variant);
+        let log_path = tree.dir().join(name);
+        let create = |path: &Path| {
+            File::create(path).with_context(|| format!("cannot create {}", path.display()))
+        };
+        create(&obj.join(MARKER))?.sync_all()?;
+        Ok(Self {
+            inputs,
+            tree,
+            obj,
+            log: create(&log_path)?,
+            log_path,
+        })
+    }
+
+    /// Takes the marker away, unless make was killed and could not clean up.
+    fn end<T>(&self, result: &Result<T>) -> Result<()> {
+        if matches!(result, Err(error) if error.downcast_ref::<Killed>().is_some()) {
+            return Ok(());
+        }
+        fs::remove_file(self.obj.join(MARKER)).context("cannot remove the build's marker")
+    }
+
+    /// tinyconfig, then the fragments, then the check that all of them hold.
+    fn configure(&mut self) -> Result<String> {
+        self.make(&["tinyconfig"], &mut |_| ())?;
+        let mut merge = Command::new("sh");
+        // The script leaves its temporary files in the current folder.
+        merge
+            .current_dir(self.obj)
+            .arg(self.tree.src().join("scripts/kconfig/merge_config.sh"))
+            .args(["-m", "-Q", "-O", "."])
+            .env("KCONFIG_CONFIG", ".config")
+            .arg(".config");
+        for fragment in &self.inputs.fragments {
+            merge.arg(&fragment.path);
+        }
+        tool::output(&mut merge)?;
+        self.make(&["olddefconfig"], &mut |_| ())?;
+        let path = self.obj.join(".config");
+        let text =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        config::check(&self.inputs.fragments, &text)
+            .with_context(|| format!("configuration of {}", self.inputs))?;
+        Ok(text)
+    }
+
+    fn make(&mut self, targets: &[&str], compiled: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut make = command(&self.tree.src(), self.inputs.spec.arch);
+        make.arg(format!("O={}", self.obj.display()))
+            .args(FIXED.map(|(name, value)| format!("{name}={value}")))
+            .args(targets);
+        make::run(
+            &mut make,
+            self.tree.lock(),
+            &mut self.log,
+            &self.log_path,
+            compiled,
+        )
+    }
+}
+
+/// make in the folder `dir` of a source tree, on all CPUs, and steered by
+/// nothing but what is added to it.
+pub(crate) fn command(dir: &Path, arch: Arch) -> Command {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut make = Command::new("make");
+    for (name, _) in std::env::vars_os() {
+        if steers_kbuild(&name.to_string_lossy()) {
+            make.env_remove(name);
+        }
+    }
+    make.arg("-C")
+        .arg(dir)
+        .arg(format!("ARCH={arch}"))
+        .arg(format!("CROSS_COMPILE={}", cross(arch)))
+        .arg(format!("-j{jobs}"))
+        .env("LC_ALL", "C");
+    make
+}
+
+/// Whether the caller's environment variable `name` would change a kernel, or
+/// tie this make to the one that called us.
+fn steers_kbuild(name: &str) -> bool {
+    const NAMES: [&str; 17] = [
+        "ARCH",
+        "CROSS_COMPILE",
+        "SUBARCH",
+        "CC",
+        "LD",
+        "AR",
+        "HOSTCC",
+        "LLVM",
+        "V",
+        "W",
+        "C",
+        "O",
+        "M",
+        "KCFLAGS",
+        "KAFLAGS",
+        "KCPPFLAGS",
+        "LOCALVERSION",
+    ];
+    NAMES.contains(&name)
+        || ["MAKE", "MFLAGS", "KBUILD_", "KCONFIG_", "CONFIG_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+/// The file that QEMU boots, in the object folder. On x86-64 that is the ELF
+/// file, which `microvm` enters through PVH without a decompressor.
+const fn image_path(arch: Arch) -> &'static str {
+    match arch {
+        Arch::Arm64 => "arch/arm64/boot/Image",
+        Arch::X86_64 => "vmlinux",
+    }
+}
+
+const fn image_name(arch: Arch) -> &'static str {
+    match arch {
+        Arch::Arm64 => "Image",
+        Arch::X86_64 => "vmlinux",
+    }
+}
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Builds of a small source whose make stands for kbuild.
+
+use super::*;
+use crate::testing::{Lab, hook, quiet};
+
+fn build(lab: &Lab, variant: Variant) -> Result<Kernel> {
+    ensure(&lab.spec(variant), &lab.cache, &mut quiet)
+}
+
+/// How often make built something.
+fn made(lab: &Lab) -> usize {
+    let path = lab.tree().dir().join("made");
+    fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+fn obj(lab: &Lab) -> PathBuf {
+    let flavour = lab.spec(Variant::Pristine).flavour();
+    lab.tree().dir().join(format!("obj-{flavour}"))
+}
+
+#[test]
+fn built_once_from_the_right_tree() {
+    let lab = Lab::new();
+    let text = |kernel: &Kernel| fs::read_to_string(&kernel.image).unwrap();
+    let pristine = build(&lab, Variant::Pristine).unwrap();
+    assert!(!text(&pristine).contains("wide"));
+    assert_eq!(pristine.release, "7.3.9");
+    let patched = build(&lab, Variant::Patched).unwrap();
+    assert!(text(&patched).contains("return wide()"));
+    assert!(text(&patched).contains("int wide(void)"));
+    assert_eq!(made(&lab), 2);
+    for (variant, kernel) in [(Variant::Pristine, pristine), (Variant::Patched, patched)] {
+        assert_eq!(build(&lab, variant).unwrap(), kernel);
+        assert_eq!(find(&lab.spec(variant), &lab.cache).unwrap(), Some(kernel));
+    }
+    assert_eq!(made(&lab), 2, "built again");
+}
+
+#[test]
+fn a_damaged_kernel_is_built_again() {
+    let lab = Lab::new();
+    let kernel = build(&lab, Variant::Pristine).unwrap();
+    let good = fs::read(&kernel.image).unwrap();
+    fs::write(&kernel.image, "bad").unwrap();
+    assert_eq!(build(&lab, Variant::Pristine).unwrap(), kernel);
+    assert_eq!(fs::read(&kernel.image).unwrap(), good);
+    assert_eq!(made(&lab), 2);
+}
+
+#[test]
+fn the_key_changes_with_what_goes_into_the_kernel_and_with_nothing_else() {
+    let lab = Lab::new();
+    let key = |variant| {
+        let spec = lab.spec(variant);
+        let inputs = Inputs::with_origin(&spec, Origin::Package(lab.source.clone())).unwrap();
+        inputs.key().id()
+    };
+    let both = || (key(Variant::Pristine), key(Variant::Patched));
+    let first = both();
+    assert_ne!(first.0, first.1);
+
+    lab.overlay("mm/unused.c", "");
+    lab.fragment("unused", "CONFIG_A=y");
+    lab.patch(&hook().replace("Because a leaf is wide.", "Because it is."));
+    assert_eq!(both(), first);
+
+    lab.overlay("mm/leaf.c", "int wide(void) { return 6; }\n");
+    let second = both();
+    assert_eq!(second.0, first.0, "the series went into a pristine kernel");
+    assert_ne!(second.1, first.1);
+
+    lab.fragment("patched", "CONFIG_A=y");
+    let third = both();
+    assert_eq!(third.0, first.0);
+    assert_ne!(third.1, second.1);
+
+    lab.fragment("base", "CONFIG_B=y");
+    let fourth = both();
+    assert_ne!(fourth.0, first.0);
+    assert_ne!(fourth.1, third.1);
+
+    let spec = lab.spec(Variant::Pristine);
+    let mut inputs = Inputs::with_origin(&spec, Origin::Package(lab.source.clone())).unwrap();
+    inputs.compiler = "another one".into();
+    assert_ne!(inputs.key().id(), fourth.0);
+    let mut moved = lab.source.clone();
+    moved.version = "7.3.10-1".into();
+    let inputs = Inputs::with_origin(&spec, Origin::Package(moved)).unwrap();
+    assert_ne!(inputs.key().id(), fourth.0);
+}
+
+#[test]
+fn a_lost_option_stops_the_build() {
+    let lab = Lab::new();
+    lab.fragment("kunit", "CONFIG_LOST=y\n");
+    let text = format!("{:#}", build(&lab, Variant::Pristine).unwrap_err());
+    assert!(
+        text.contains("kunit.config: asks for CONFIG_LOST=y"),
+        "{text}"
+    );
+    assert_eq!(made(&lab), 0);
+    lab.fragment("kunit", "CONFIG_FOUND=y\n");
+    let config = configuration(&lab.spec(Variant::Pristine), &lab.cache, &mut quiet).unwrap();
+    assert_eq!(config, "CONFIG_TINY=y\nCONFIG_FOUND=y\n");
+    assert_eq!(made(&lab), 0);
+}
+
+#[test]
+fn a_failed_build_names_its_log_and_leaves_no_entry() {
+    let lab = Lab::new();
+    lab.overlay("mm/leaf.c", "broken\n");
+    let text = format!("{:#}", build(&lab, Variant::Patched).unwrap_err());
+    assert!(text.contains("mm/leaf.c:1:1: error: broken"), "{text}");
+    let log = text.rsplit("full log: ").next().unwrap().trim();
+    assert!(fs::read_to_string(log).unwrap().contains("error: broken"));
+    assert!(
+        find(&lab.spec(Variant::Patched), &lab.cache)
+            .unwrap()
+            .is_none()
+    );
+    // make ended by itself, so what it had done is good.
+    assert!(obj(&lab).join("half").exists());
+    lab.overlay("mm/leaf.c", "int wide(void) { return 5; }\n");
+    build(&lab, Variant::Patched).unwrap();
+}
+
+#[test]
+fn objects_of_a_build_that_was_cut_off_are_thrown_away() {
+    let lab = Lab::new();
+    let obj = obj(&lab);
+    fs::create_dir_all(&obj).unwrap();
+    fs::write(obj.join("filemap.o"), "half").unwrap();
+    fs::write(obj.join(MARKER), "").unwrap();
+    let mut notes = Vec::new();
+    let mut events = |event: Event<'_>| {
+        if let Event::Note(text) = event {
+            notes.push(text.to_string());
+        }
+    };
+    ensure(&lab.spec(Variant::Pristine), &lab.cache, &mut events).unwrap();
+    assert!(!obj.join("filemap.o").exists());
+    assert!(!obj.join(MARKER).exists());
+    assert!(notes[0].contains("cut off"), "{notes:?}");
+}
+
+#[test]
+fn progress_is_learnt_and_then_foretold() {
+    let lab = Lab::new();
+    let progress = |variant| {
+        let mut seen = Vec::new();
+        let mut events = |event: Event<'_>| {
+            if let Event::Progress { done, total } = event {
+                seen.push((done, total));
+            }
+        };
+        ensure(&lab.spec(variant), &lab.cache, &mut events).unwrap();
+        seen
+    };
+    let forget = || fs::remove_dir_all(lab.cache.root().join("entries/kernel")).unwrap();
+    assert_eq!(progress(Variant::Pristine), [(1, None)]);
+    assert_eq!(progress(Variant::Patched), [(1, None), (2, None)]);
+    forget();
+    progress(Variant::Pristine);
+    assert_eq!(progress(Variant::Patched), [(1, Some(2)), (2, Some(2))]);
+}
+
+#[test]
+fn a_page_size_that_does_not_exist_lists_the_known() {
+    let lab = Lab::new();
+    let mut spec = lab.spec(Variant::Pristine);
+    spec.arch = Arch::X86_64;
+    spec.page_size = crate::PageSize::K64;
+    let error = ensure(&spec, &lab.cache, &mut quiet).unwrap_err();
+    assert_eq!(error.to_string(), "x86_64 has no 64K pages: known are 4K");
+}
+
+#[test]
+fn the_tree_goes_through_three_states_and_back() {
+    let lab = Lab::new();
+    lab.write_series(
+        "# variant fixed-contpte: the steps up to here\n0001-hook.patch + mm/leaf.c\n",
+    );
+    let mut tree = lab.tree();
+    let filemap = |tree: &WorkTree| fs::read_to_string(tree.src().join("mm/filemap.c")).unwrap();
+    let pristine = filemap(&tree);
+    let whole = lab.series();
+    let part = Series::load_part(whole.base(), &lab.files, Variant::FixedContpte).unwrap();
+    tree.switch(Some(&whole)).unwrap();
+    assert_ne!(filemap(&tree), pristine);
+    tree.switch(Some(&part)).unwrap();
+    assert_eq!(filemap(&tree), pristine);
+    assert!(!tree.src().join("mm/leaf.c").exists());
+    tree.switch(Some(&whole)).unwrap();
+    assert_ne!(filemap(&tree), pristine);
+    tree.switch(None).unwrap();
+    assert_eq!(filemap(&tree), pristine);
+}
+
+#[test]
+fn x86_has_no_contpte() {
+    let lab = Lab::new();
+    let mut spec = lab.spec(Variant::FixedContpte);
+    spec.arch = Arch::X86_64;
+    let error = ensure(&spec, &lab.cache, &mut quiet).unwrap_err();
+    assert!(error.to_string().contains("no contpte"), "{error}");
+}

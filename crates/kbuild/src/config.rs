@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Kernel configurations: fragments that compose, and the check that every
+//! option asked for is in the result.
+
+use crate::{Arch, KernelDir, Spec, Variant};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// A fragment's name and text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Where it was read.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+}
+
+/// The fragments of `spec` in the order they are merged: base, architecture,
+/// page size (arm64), kunit, extras, and what the series adds if it is applied;
+/// each followed by its companions for this base (`NAME-<base>.config`) and this
+/// architecture (`NAME-<arch>.config`) if there are any.
+pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
+    let page_size = spec.page_size.name().to_lowercase();
+    let mut names = vec!["base", spec.arch.name()];
+    if spec.arch == Arch::Arm64 {
+        names.push(&page_size);
+    }
+    names.push("kunit");
+    let known = extras(&spec.files)?;
+    for extra in &spec.extras {
+        if !known.contains(extra) {
+            bail!("unknown extra '{extra}': known are {}", known.join(", "));
+        }
+        names.push(extra);
+    }
+    // Symbols of our own series.
+    if spec.variant == Variant::Patched && spec.commit.is_none() {
+        names.push("patched");
+    }
+    let mut fragments = Vec::new();
+    for name in names {
+        fragments.push(read(spec.files.fragment(name))?);
+        for of in [spec.base.name(), spec.arch.name()] {
+            let companion = spec.files.fragment(&format!("{name}-{of}"));
+            if companion.exists() {
+                fragments.push(read(companion)?);
+            }
+        }
+    }
+    Ok(fragments)
+}
+
+/// The fragments that are neither needed by every kernel nor chosen by
+/// architecture or page size: what [`Spec::extras`] may name.
+pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
+    const FIXED: [&str; 8] = [
+        "base", "arm64", "x86_64", "4k", "16k", "64k", "kunit", "patched",
+    ];
+    let dir = files.path().join("config");
+    let mut names = Vec::new();
+    for item in fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let name = item?.file_name().to_string_lossy().into_owned();
+        let Some(name) = name.strip_suffix(".config") else {
+            continue;
+        };
+        // A companion's name ends in a base's or an architecture's.
+        if !FIXED.contains(&name) && !name.contains('-') {
+            names.push(name.to_string());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn read(path: PathBuf) -> Result<Fragment> {
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(Fragment { path, text })
+}
+
+/// An option's name and value; `n` for one that is not set.
+fn option(line: &str) -> Option<(&str, &str)> {
+    if let Some(rest) = line.strip_prefix("# ") {
+        let name = rest.strip_suffix(" is not set")?;
+        return name.starts_with("CONFIG_").then_some((name, "n"));
+    }
+    line.starts_with("CONFIG_")
+        .then(|| line.split_once('='))
+        .flatten()
+}
+
+/// Every option that `text`, a fragment or a `.config`, states.
+fn options(text: &str) -> BTreeMap<&str, &str> {
+    text.lines().map(str::trim_end).filter_map(option).collect()
+}
+
+/// Fails unless every option that the fragments ask for is so in `config`; of
+/// two fragments that name an option, the later one counts.
+pub fn check(fragments: &[Fragment], config: &str) -> Result<()> {
+    let mut wanted: BTreeMap<&str, (&str, &Fragment)> = BTreeMap::new();
+    for fragment in fragments {
+        for (name, value) in options(&fragment.text) {
+            wanted.insert(name, (value, fragment));
+        }
+    }
+    let has = options(config);
+    let mut lost = Vec::new();
+    for (name, (value, fragment)) in wanted {
+        let got = has.get(name).copied();
+        // An option that kconfig does not even offer is not set.
+        if got.unwrap_or("n") == value {
+            continue;
+        }
+        lost.push(format!(
+            "{}: asks for {name}={value}, but .config {}",
+            fragment.path.display(),
+            got.map_or("does not mention it".into(), |got| format!("has {got}")),
+        ));
+    }
+    if !lost.is_empty() {
+        bail!("options lost to unmet dependencies:\n{}", lost.join("\n"));
+    }
+    Ok(())
+}
+
+/// A hash over the options of a `.config`; comments and order do not count.
+pub fn hash(config: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (name, value) in options(config) {
+        hasher.update(format!("{name}={value}\n").as_bytes());
+    }
+    hasher.finalize().to_hex()[..32].to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Base, PageSize};
+
+    fn fragment(path: &str, text: &str) -> Fragment {
+        Fragment {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn a_lost_option_names_option_fragment_and_what_there_is() {
+        let fragments = [
+            fragment("base.config", "CONFIG_A=y\nCONFIG_B=y\n"),
+            fragment("64k.config", "CONFIG_C=\"x y\"\nCONFIG_D=7\n"),
+        ];
+        let error = check(&fragments, "CONFIG_A=y\nCONFIG_C=\"x y\"\nCONFIG_D=8\n");
+        let text = error.unwrap_err().to_string();
+        assert!(
+            text.contains("base.config: asks for CONFIG_B=y, but .config does not mention it"),
+            "{text}"
+        );
+        assert!(
+            text.contains("64k.config: asks for CONFIG_D=7, but .config has 8"),
+            "{text}"
+        );
+        assert!(!text.contains("CONFIG_A"), "{text}");
+        assert!(!text.contains("CONFIG_C"), "{text}");
+    }
+
+    #[test]
+    fn switched_off_means_off_or_absent() {
+        let off = [fragment("f", "# CONFIG_A is not set\nCONFIG_B=n\n")];
+        check(&off, "# CONFIG_A is not set\n").unwrap();
+        check(&off, "").unwrap();
+        let text = check(&off, "CONFIG_A=y\n").unwrap_err().to_string();
+        assert!(
+            text.contains("asks for CONFIG_A=n, but .config has y"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_later_fragment_counts() {
+        let both = [fragment("a", "CONFIG_A=y"), fragment("b", "CONFIG_A=m")];
+        check(&both, "CONFIG_A=m").unwrap();
+        check(&both, "CONFIG_A=y").unwrap_err();
+    }
+
+    #[test]
+    fn the_hash_is_of_the_options() {
+        let one = hash("# a comment\nCONFIG_A=y\n# CONFIG_B is not set\n");
+        assert_eq!(one, hash("# CONFIG_B is not set\n\nCONFIG_A=y\n"));
+        assert_ne!(one, hash("CONFIG_A=m\n# CONFIG_B is not set\n"));
+    }
+
+    #[test]
+    fn composed_in_order_with_companions() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("config");
+        fs::create_dir(&config).unwrap();
+        for name in [
+            "base",
+            "base-6.12",
+            "arm64",
+            "x86_64",
+            "4k",
+            "64k",
+            "kunit",
+            "patched",
+            "debug",
+            "slow",
+            "slow-x86_64",
+        ] {
+            fs::write(config.join(format!("{name}.config")), "").unwrap();
+        }
+        let files = KernelDir::at(dir.path()).unwrap();
+        let names = |base, arch, size, variant, extras: &[&str]| {
+            let mut spec = Spec::new(base, arch, size, variant, files.clone());
+            spec.extras = extras.iter().map(|extra| extra.to_string()).collect();
+            let names = fragments(&spec)?.into_iter().map(|fragment| {
+                let name = fragment.path.file_stem().unwrap().to_string_lossy();
+                name.into_owned()
+            });
+            anyhow::Ok(names.collect::<Vec<_>>())
+        };
+        let (pristine, patched) = (Variant::Pristine, Variant::Patched);
+        assert_eq!(
+            names(
+                Base::V6_12,
+                Arch::Arm64,
+                PageSize::K64,
+                pristine,
+                &["debug"]
+            )
+            .unwrap(),
+            ["base", "base-6.12", "arm64", "64k", "kunit", "debug"]
+        );
+        assert_eq!(
+            names(Base::V7_3, Arch::X86_64, PageSize::K4, patched, &[]).unwrap(),
+            ["base", "x86_64", "kunit", "patched"]
+        );
+        assert_eq!(
+            names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["slow"]).unwrap(),
+            ["base", "x86_64", "kunit", "slow", "slow-x86_64"]
+        );
+        let error = names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["kasan"]);
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "unknown extra 'kasan': known are debug, slow"
+        );
+    }
+}

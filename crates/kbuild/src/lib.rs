@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Kernel sources, configurations, patch series and builds.
+//!
+//! [`ensure`] takes a [`Spec`] and gives a [`Kernel`] that boots: it fetches
+//! Debian's source package, unpacks it once per base and version into a work
+//! tree, switches the tree between pristine and patched, composes the
+//! configuration from fragments and builds. The finished kernel is a cache
+//! entry, found again as long as nothing that went into it changed.
+//!
+//! [`Commit`]s of somebody's own git tree are built the same way, without a package.
+//!
+//! Work says what it does through [`Events`]; nothing here draws.
+
+mod apt;
+mod base;
+mod build;
+pub mod checkpatch;
+mod commit;
+pub mod config;
+mod counts;
+mod dir;
+mod events;
+mod make;
+pub mod packages;
+mod place;
+pub mod preflight;
+mod scratch;
+pub mod selftests;
+pub mod series;
+pub mod source;
+mod spec;
+#[cfg(test)]
+mod testing;
+mod tool;
+mod toolchain;
+mod worktree;
+
+pub use base::Base;
+pub use build::{configuration, ensure, find, key};
+pub use commit::Commit;
+pub use dir::{ENV, KernelDir};
+pub use events::{Event, Events};
+pub use make::Interrupted;
+pub use spec::{Kernel, Spec, Variant};
+pub use toolchain::cross;
+pub use wideleaf_arch::{Arch, PageSize, Unknown};
+pub use worktree::WorkTree;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A source tree in the cache, where make works.
+
+use crate::{Event, Events};
+use anyhow::{Result, bail};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use wideleaf_cache::{Cache, Lock};
+
+/// Bytes that an unpacked tree takes: 7.3 takes 1.8 GiB.
+pub(crate) const TREE_BYTES: u64 = 2 << 30;
+
+/// A folder `work/<name>` with the tree in `src` and object folders beside it, held exclusively.
+pub(crate) struct Place {
+    dir: PathBuf,
+    lock: Lock,
+}
+
+impl Place {
+    /// Takes the place of this name, waiting for another run that has it; `what` is in it.
+    pub(crate) fn take(
+        name: &str,
+        what: &str,
+        cache: &Cache,
+        events: &mut dyn Events,
+    ) -> Result<Self> {
+        let dir = cache.root().join("work").join(name);
+        if let Some(bad) = dir.to_string_lossy().find([' ', ':']) {
+            bail!(
+                "{}: the kernel's build takes no path with a blank or colon (character {}): \
+                 set XDG_CACHE_HOME to another folder",
+                dir.display(),
+                bad + 1
+            );
+        }
+        let lock = cache.lock(&format!("work-{name}"), || {
+            events.event(Event::Waiting(&format!("another run that works on {what}")));
+        })?;
+        Ok(Self { dir, lock })
+    }
+
+    /// The folder that holds the tree and its object folders.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The source tree.
+    pub(crate) fn src(&self) -> PathBuf {
+        self.dir.join("src")
+    }
+
+    /// The lock's file, for make to inherit.
+    pub(crate) fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Builds the base's own `tools/testing/selftests/mm`.
+//!
+//! The kernel's own Makefile does it, in a copy of the parts of the pristine
+//! tree that it reads, so that nobody waits for the tree meanwhile. Programs
+//! are linked statically, as a guest has no libraries; the libraries that they
+//! want are Debian's for the guest's architecture, and so are the shell and the
+//! small programs that the base's own runner needs.
+
+use crate::packages::{self, Packages};
+use crate::source::{self, Source};
+use crate::worktree::WorkTree;
+use crate::{Arch, Base, Event, Events, build, make, toolchain};
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use wideleaf_cache::{Cache, Entry, Key, Lock};
+
+/// The cache's kind of entry that holds them.
+const KIND: &str = "selftests";
+
+/// Changes when what is done here changes what comes out.
+const RECIPE: &str = "3";
+
+/// What is built, in the source tree.
+const TESTS: &str = "tools/testing/selftests/mm";
+
+/// The base's own program that runs them.
+pub const RUNNER: &str = "run_vmtests.sh";
+
+/// The parts of the tree that are needed, besides the architecture's.
+const PARTS: [&str; 10] = [
+    "Kbuild",
+    "Kconfig",
+    "Makefile",
+    "include",
+    "lib/test_hmm_uapi.h",
+    "mm/gup_test.h",
+    "scripts",
+    "tools",
+    "usr",
+    "arch/Kconfig",
+];
+
+/// What the runner needs, a static C library for the guest, and the libraries
+/// that tests want.
+const PACKAGES: [&str; 6] = [
+    "bash-static",
+    "busybox-static",
+    "libc6-dev",
+    "libcap-dev",
+    "libnuma-dev",
+    "liburing-dev",
+];
+
+/// What the runner needs of them: where it is, and its name in the entry.
+const TOOLS: [(&str, &str); 2] = [("bin/bash-static", "bash"), ("bin/busybox", "busybox")];
+
+/// Not every rule of the tests' Makefile takes LDFLAGS. And the khugepaged.c
+/// of 6.12.117 forgets kselftest.h: it does not compile without this line of it.
+const OPTIONS: &str = "-static -DKSFT_SKIP=4";
+
+/// Bytes that a copy of the tree's parts and the programs take.
+const SPACE: u64 = 1 << 30;
+
+/// The tests of the source `version` of `base`, built for `arch` if they are
+/// not in the cache: programs and scripts, [`RUNNER`] among them, static `bash`
+/// and `busybox` for it, and the log of the build. `None` is the newest version.
+///
+/// # Errors
+///
+/// If the source or a library cannot be had, or a program does not build.
+pub fn ensure(
+    base: Base,
+    version: Option<&str>,
+    arch: Arch,
+    cache: &Cache,
+    events: &mut dyn Events,
+) -> Result<Entry> {
+    let source = match version {
+        Some(version) => source::pinned(base, version, cache, events)?,
+        None => Source::newest(base, false, cache, events)?,
+    };
+    let packages = Packages::ensure(arch, &PACKAGES, cache, events)?;
+    let key = Key::new()
+        .field("recipe", RECIPE)
+        .field("source", source.to_string())
+        .field("arch", arch.name())
+        .field("compiler", toolchain::compiler(arch)?)
+        .field("packages", packages.names().join(" "));
+    if let Some(entry) = cache.get(KIND, &key) {
+        return Ok(entry);
+    }
+    cache.require_space(SPACE, "building the selftests")?;
+    let lock = cache.lock(&format!("{KIND}-{base}-{arch}"), || {
+        events.event(Event::Waiting("another run that builds the selftests"));
+    })?;
+    let entry = cache.get_or_build(
+        KIND,
+        &key,
+        || (),
+        |into| {
+            let work = tempfile::Builder::new()
+                .prefix("selftests.")
+                .tempdir_in(cache.root())?;
+            let (tree, root) = (work.path().join("src"), work.path().join("root"));
+            fs::create_dir(&tree)?;
+            fs::create_dir(&root)?;
+            WorkTree::open(&source, cache, events)?.copy(&parts(arch), &tree)?;
+            packages.unpack(&root)?;
+            let compiler = work.path().join("cc");
+            write_compiler(&compiler, arch, &root)?;
+            let text = format!("building the selftests of {source} for {arch}");
+            events.event(Event::Step(&text));
+            compile(&tree, arch, &compiler, &lock, into)?;
+            for (from, to) in TOOLS {
+                let from = root.join(from);
+                fs::copy(&from, into.join(to))
+                    .with_context(|| format!("cannot copy {}", from.display()))?;
+            }
+            collect(&tree.join(TESTS), into)
+        },
+    )?;
+    Ok(entry)
+}
+
+fn parts(arch: Arch) -> Vec<&'static str> {
+    let folder = match arch {
+        Arch::Arm64 => "arch/arm64",
+        Arch::X86_64 => "arch/x86",
+    };
+    PARTS.into_iter().chain([folder]).collect()
+}
+
+/// A compiler that finds the libraries below `root` before the host's, which
+/// gcc looks for beside itself whatever the sysroot. A program by itself,
+/// because the tests' Makefile takes its name apart where it may.
+fn write_compiler(path: &Path, arch: Arch, root: &Path) -> Result<()> {
+    let gcc = format!("{}gcc", toolchain::cross(arch));
+    let libraries = packages::libraries(root, arch);
+    fs::write(
+        path,
+        format!(
+            "#!/bin/sh\nexec {gcc} --sysroot={} -B{}/ {OPTIONS} \"$@\"\n",
+            root.display(),
+            libraries.display()
+        ),
+    )?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+fn compile(tree: &Path, arch: Arch, compiler: &Path, lock: &Lock, into: &Path) -> Result<()> {
+    let log_path = into.join("build.log");
+    let mut log = File::create(&log_path)?;
+    let mut headers = build::command(tree, arch);
+    headers.arg("headers");
+    let mut tests = build::command(&tree.join("tools/testing/selftests"), arch);
+    tests
+        .arg(format!("CC={}", compiler.display()))
+        .args(["TARGETS=mm", "USERLDFLAGS=-static"])
+        .arg("all");
+    for mut command in [headers, tests] {
+        make::run(&mut command, lock.as_fd(), &mut log, &log_path, &mut |_| ())?;
+    }
+    Ok(())
+}
+
+/// Programs and scripts, all of which are executable.
+fn collect(from: &Path, into: &Path) -> Result<()> {
+    for item in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let item = item?;
+        let meta = item.metadata()?;
+        if meta.is_file() && meta.permissions().mode() & 0o111 != 0 {
+            fs::copy(item.path(), into.join(item.file_name()))?;
+        }
+    }
+    if !into.join(RUNNER).exists() {
+        bail!("{}: no {RUNNER} in it", from.display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_run_is_collected() {
+        let (from, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        assert!(collect(from.path(), into.path()).is_err());
+        for (name, mode) in [(RUNNER, 0o755), ("khugepaged", 0o755), ("cow.c", 0o644)] {
+            let path = from.path().join(name);
+            fs::write(&path, name).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        collect(from.path(), into.path()).unwrap();
+        let mut names: Vec<_> = fs::read_dir(into.path())
+            .unwrap()
+            .map(|item| item.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["khugepaged", RUNNER]);
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a kernel is asked for by: base, architecture, page size, variant.
+
+use crate::{Base, Commit, KernelDir};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use wideleaf_arch::{Arch, PageSize, named};
+
+named!(
+    /// Without the series, with all of it, or with its steps up to the line in
+    /// `kernel/<base>/series` that names the variant. Each holds the ones before.
+    Variant, "variant", {
+        /// The base as Debian ships it.
+        Pristine = "pristine",
+        /// Bugs of the base are mended.
+        Fixes = "fixes",
+        /// Text is read by a constant order, that of the contpte leaf.
+        FixedContpte = "fixed-contpte",
+        /// Mappings and programs are placed where wide leaves fit.
+        Aligned = "aligned",
+        /// The policy decides what is read, and all that was read is mapped.
+        Reads = "reads",
+        /// With our overlay and patches.
+        Patched = "patched",
+    }
+);
+
+impl Variant {
+    /// Whether there is such a kernel for `arch`: x86-64 has no contpte leaf.
+    pub fn exists_on(self, arch: Arch) -> bool {
+        self != Self::FixedContpte || arch == Arch::Arm64
+    }
+}
+
+/// A kernel to be had.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The base.
+    pub base: Base,
+    /// The architecture it runs on.
+    pub arch: Arch,
+    /// The base page size; must be one of [`Arch::page_sizes`].
+    pub page_size: PageSize,
+    /// Pristine or patched.
+    pub variant: Variant,
+    /// Names of further fragments in `kernel/config`, such as `debug`, in the
+    /// order they are merged.
+    pub extras: Vec<String>,
+    /// Name of a fault in `kernel/planted/<base>` that a patched kernel gets on top of the series,
+    /// by which a job is seen to notice it.
+    pub plant: Option<String>,
+    /// The Debian version of the source, to compare kernels of the same one;
+    /// `None` is the newest there is.
+    pub version: Option<String>,
+    /// Somebody's own source, instead of the base's: the base then says whose fragments are taken.
+    pub commit: Option<Commit>,
+    /// Where our kernel files are.
+    pub files: KernelDir,
+}
+
+impl Spec {
+    /// A kernel of the newest source version, without extras.
+    pub fn new(
+        base: Base,
+        arch: Arch,
+        page_size: PageSize,
+        variant: Variant,
+        files: KernelDir,
+    ) -> Self {
+        Self {
+            base,
+            arch,
+            page_size,
+            variant,
+            extras: Vec::new(),
+            plant: None,
+            version: None,
+            commit: None,
+            files,
+        }
+    }
+
+    /// The object folder's name part: `arm64-64K` or `arm64-4K-debug`.
+    pub fn flavour(&self) -> String {
+        let mut name = format!("{}-{}", self.arch, self.page_size);
+        for extra in &self.extras {
+            name.push('-');
+            name.push_str(extra);
+        }
+        name
+    }
+}
+
+/// A kernel that was built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// The base.
+    pub base: Base,
+    /// The Debian version of the source, `6.12.117-1~deb12u1`; of somebody's own source its own.
+    pub version: String,
+    /// Somebody's own source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<Commit>,
+    /// What `uname -r` says in it: `6.12.117`.
+    pub release: String,
+    /// The architecture.
+    pub arch: Arch,
+    /// The base page size.
+    pub page_size: PageSize,
+    /// Pristine or patched.
+    pub variant: Variant,
+    /// The file QEMU boots: `Image` on arm64, the ELF file `vmlinux` on x86-64.
+    pub image: PathBuf,
+    /// Hash over the options in `config`, comments and order left out.
+    pub config_hash: String,
+    /// The final `.config`.
+    pub config: PathBuf,
+    /// The symbol table.
+    pub system_map: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for &base in Base::ALL {
+            assert_eq!(base.name().parse(), Ok(base));
+        }
+    }
+
+    #[test]
+    fn unknown_names_list_the_known() {
+        let error = "6.13".parse::<Base>().unwrap_err().to_string();
+        assert_eq!(error, "unknown base '6.13': known are 6.12, 7.3");
+    }
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Boots the kernels of a target, and joins what guest and plugin counted.
+
+use crate::events::{Event, Observer};
+use crate::host;
+use crate::job::for_guest;
+use crate::referee::Symbols;
+use crate::results::{KernelInfo, PhaseCounts, Run};
+use crate::target::Target;
+use crate::vm::emulator::Qemu;
+use crate::vm::initramfs;
+use crate::vm::machine::{self, Boot, Cancelled};
+use crate::vm::qemu::{Guest, Plugin};
+use crate::vm::scratch::Scratch;
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use wideleaf_cache::Cache;
+use wideleaf_guest::protocol::VERSION;
+use wideleaf_kbuild::Variant;
+use wideleaf_tlb::report::{Report, SCHEMA};
+
+/// Beyond the guest's own time limit: booting, and telling that it hangs.
+const BOOT_GRACE: Duration = Duration::from_secs(15);
+
+/// What guests are run with.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The QEMU.
+    pub qemu: Qemu,
+    /// The guest's init.
+    pub guest_binary: PathBuf,
+    /// The TLB plugin, if anybody counts.
+    pub plugin: Option<PathBuf>,
+    /// How many guests run at once.
+    pub at_once: usize,
+}
+
+/// Everything that the boots of one repetition share.
+#[derive(Clone, Copy)]
+pub struct Bench<'a> {
+    /// Beside which guest memory goes if nothing better has room.
+    pub cache: &'a Cache,
+    /// Where what a boot left behind is to be kept.
+    pub keep: Option<&'a Path>,
+    /// Who is told how it goes.
+    pub observer: &'a dyn Observer,
+    /// What to run.
+    pub target: &'a Target,
+    /// What it is run with.
+    pub parts: &'a Parts,
+    /// The disk, if the job needs one.
+    pub disk: Option<&'a Path>,
+    /// 1 for the first boots.
+    pub repeat: u32,
+}
+
+impl Bench<'_> {
+    /// Boots these kernels side by side. When one fails, the others are ended.
+    ///
+    /// # Errors
+    ///
+    /// That of the first guest that failed.
+    pub fn boot_together(&self, kernels: &[KernelInfo]) -> Result<Vec<(Run, Option<Report>)>> {
+        let cancel = AtomicBool::new(false);
+        let results: Vec<Result<_>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = kernels
+                .iter()
+                .map(|kernel| {
+                    let cancel = &cancel;
+                    scope.spawn(move || {
+                        let result = self.boot(kernel, cancel);
+                        if result.is_err() {
+                            cancel.store(true, Ordering::Relaxed);
+                        }
+                        result
+                    })
+                })
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        // The failure, rather than that of those it ended.
+        let mut results = results;
+        results.sort_by_key(|result| matches!(result, Err(error) if error.is::<Cancelled>()));
+        let mut runs = results.into_iter().collect::<Result<Vec<_>>>()?;
+        runs.sort_by_key(|(run, _)| run.variant);
+        Ok(runs)
+    }
+
+    fn boot(&self, kernel: &KernelInfo, cancel: &AtomicBool) -> Result<(Run, Option<Report>)> {
+        let variant = kernel.variant;
+        let memory = self.target.job.memory(&self.target.options);
+        let scratch = Scratch::new(&host::memory_folder(self.cache, memory)?)?;
+        let result = self.boot_in(&scratch, kernel, cancel);
+        self.keep(&scratch, variant)?;
+        result.map_err(|error| match error.is::<Cancelled>() {
+            true => error,
+            false => error.context(format!("{variant} kernel ({})", self.target)),
+        })
+    }
+
+    fn boot_in(
+        &self,
+        scratch: &Scratch,
+        kernel: &KernelInfo,
+        cancel: &AtomicBool,
+    ) -> Result<(Run, Option<Report>)> {
+        let Target {
+            job, arch, options, ..
+        } = self.target;
+        let variant = kernel.variant;
+        let (archive, ram) = (scratch.join("initramfs"), scratch.join("ram"));
+        let (answers, console) = (scratch.join("answers"), scratch.join("console"));
+        let counts = scratch.join("counts.json");
+        let job_file = serde_json::to_vec(&for_guest(*job, options))?;
+        initramfs::write(&archive, &self.parts.guest_binary, *arch, &job_file)?;
+        let guest = Guest {
+            arch: *arch,
+            kernel: &kernel.image,
+            initramfs: &archive,
+            disk: self.disk,
+            writable: job
+                .contents(options)
+                .is_some_and(|contents| contents.is_written()),
+            disk_rate: job.disk_rate(options),
+            cpus: options.cpus,
+            memory: job.memory(options),
+            ram: &ram,
+            answers: &answers,
+            console: &console,
+            parameters: &options.parameters,
+            plugin: self.parts.plugin.as_deref().map(|file| Plugin {
+                file,
+                profile: &options.profile,
+                out: &counts,
+                referee: options.referee,
+            }),
+        };
+        let limit = Duration::from_secs(options.time_limit_s.into()) + BOOT_GRACE;
+        let log = scratch.join("qemu.log");
+        let mut progress = |text: &str| self.observer.event(Event::Guest { variant, text });
+        let boot = machine::run(
+            &self.parts.qemu.path,
+            &guest,
+            &log,
+            limit,
+            cancel,
+            &mut progress,
+        )?;
+        let mut report = match guest.plugin {
+            Some(_) => Some(read_report(&counts)?),
+            None => None,
+        };
+        if let Some(findings) = report.as_mut().and_then(|report| report.referee.as_mut()) {
+            Symbols::beside(&kernel.image).apply(findings);
+        }
+        self.check(&boot)?;
+        Ok((self.run(variant, boot, report.as_ref())?, report))
+    }
+
+    /// Whether what booted is what was meant to.
+    fn check(&self, boot: &Boot) -> Result<()> {
+        if boot.hello.version != VERSION {
+            bail!(
+                "the guest's wideleaf ({}) speaks version {} of the protocol, this one {VERSION}: build it again with 'make build'",
+                self.parts.guest_binary.display(),
+                boot.hello.version
+            );
+        }
+        if boot.hello.page_size != self.target.page_size.bytes() {
+            bail!(
+                "the kernel has pages of {} bytes, not {}: name the right --page-size",
+                boot.hello.page_size,
+                self.target.page_size
+            );
+        }
+        self.target.job.judge(&boot.outcome)
+    }
+
+    fn run(&self, variant: Variant, boot: Boot, report: Option<&Report>) -> Result<Run> {
+        let mut run = Run {
+            variant,
+            repeat: self.repeat,
+            wall_s: boot.wall.as_secs_f64(),
+            guest: boot.hello,
+            warnings: self.target.job.warnings(&boot.outcome),
+            outcome: boot.outcome,
+            farewell: boot.farewell,
+            phases: Vec::new(),
+            coverage: Vec::new(),
+            referee: None,
+        };
+        let Some(report) = report else {
+            return Ok(run);
+        };
+        for seen in boot.phases {
+            let counted = report.phases.iter().find(|phase| phase.phase == seen.id);
+            let counted = counted.with_context(|| {
+                format!("the plugin counted nothing in the phase '{}'", seen.name)
+            })?;
+            run.phases.push(PhaseCounts {
+                id: seen.id,
+                name: seen.name,
+                wall_s: seen.wall.map(|wall| wall.as_secs_f64()),
+                user: counted.user.clone(),
+                kernel: counted.kernel.clone(),
+            });
+        }
+        run.referee = report.referee.clone();
+        run.coverage = report.coverage.clone();
+        run.warnings.extend(report.warnings.iter().cloned());
+        Ok(run)
+    }
+
+    /// Copies what a boot left behind, but not its memory.
+    fn keep(&self, scratch: &Scratch, variant: Variant) -> Result<()> {
+        let Some(keep) = self.keep else {
+            return Ok(());
+        };
+        let Target {
+            base,
+            arch,
+            page_size,
+            ..
+        } = self.target;
+        let to = keep.join(format!(
+            "{base}-{arch}-{page_size}-{variant}-{}",
+            self.repeat
+        ));
+        std::fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
+        for name in ["console", "answers", "counts.json", "qemu.log"] {
+            let (from, to) = (scratch.join(name), to.join(name));
+            if from.exists() {
+                std::fs::copy(&from, &to)
+                    .with_context(|| format!("cannot write {}", to.display()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_report(path: &Path) -> Result<Report> {
+    let text = std::fs::read_to_string(path).context("the TLB plugin left no counts")?;
+    let report: Report =
+        serde_json::from_str(&text).context("the TLB plugin's counts are damaged")?;
+    if report.schema != SCHEMA {
+        bail!(
+            "the TLB plugin writes version {} of its counts, this program reads {SCHEMA}: build both again with 'make build'",
+            report.schema
+        );
+    }
+    Ok(report)
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The guest's disk: a file system that holds stub files and nothing else,
+//! or the files of a folder ([`of_folder`]).
+//!
+//! Large folios need contiguous file extents as little as they need anything
+//! else from the disk, but a fragmented file would be read in more requests,
+//! so both file systems are laid out such that each stub file lies in one piece.
+//! Blocks are 4K, which every base page size can mount.
+
+use crate::disk::filesystem::Filesystem;
+use crate::host::tools;
+use crate::vm::scratch::{Scratch, Tethered};
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use wideleaf_bench::file as stubs;
+use wideleaf_cache::{Cache, Key};
+use wideleaf_kbuild::Arch;
+
+/// Part of every image's key: to be raised when the same options give another
+/// image.
+const LAYOUT: &str = "3";
+
+/// The cache's kind of entry that holds an image.
+const KIND: &str = "image";
+
+/// The file system's identity, always the same: images of one key are equal.
+const UUID: &str = "57494445-4c45-4146-8000-000000000001";
+
+/// What an image holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The file system.
+    pub filesystem: Filesystem,
+    /// Whose stubs.
+    pub arch: Arch,
+    /// Sizes of the stub files in bytes, multiples of 4096, all different.
+    pub sizes: Vec<u64>,
+    /// Bytes that the guest may write.
+    pub room: u64,
+}
+
+impl Image {
+    /// Where the stub file of this size lies below the mount point.
+    pub fn file(size: u64) -> String {
+        format!("stubs-{}", wideleaf_size::short(size))
+    }
+
+    /// Bytes of all stub files.
+    fn total(&self) -> u64 {
+        self.sizes.iter().sum()
+    }
+
+    /// Finds the image in the cache or makes it; `step` is told when work
+    /// begins that takes a while.
+    ///
+    /// # Errors
+    ///
+    /// If mkfs is missing or fails, or the disk is full.
+    pub fn ensure(&self, cache: &Cache, step: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+        let mkfs = self.filesystem.mkfs()?;
+        let key = self.key(&mkfs)?;
+        if let Some(entry) = cache.get(KIND, &key) {
+            return Ok(entry.path("disk.img"));
+        }
+        // The stub files, then the image with a copy of them.
+        cache.require_space(2 * self.total() + (256 << 20), "a disk image")?;
+        step(&format!(
+            "making a disk: {} of stubs on {}",
+            wideleaf_size::long(self.total()),
+            self.filesystem.title()
+        ));
+        let entry = cache.get_or_build(
+            KIND,
+            &key,
+            || (),
+            |dir| self.make(&mkfs, cache.root(), &dir.join("disk.img")),
+        )?;
+        Ok(entry.path("disk.img"))
+    }
+
+    fn key(&self, mkfs: &Path) -> Result<Key> {
+        let mut content = Vec::new();
+        stubs::write(&mut content, self.arch, 4096)?;
+        let head: String = content[..64].iter().map(|b| format!("{b:02x}")).collect();
+        let version = tools::output(mkfs, &["-V"])?;
+        Ok(Key::new()
+            .field("layout", LAYOUT)
+            .field("filesystem", self.filesystem.name())
+            .field("arch", self.arch.name())
+            .field("sizes", format!("{:?}", self.sizes))
+            .field("room", self.room.to_string())
+            .field("stubs", head)
+            .field("mkfs", version.lines().next().unwrap_or_default()))
+    }
+
+    fn make(&self, mkfs: &Path, scratch: &Path, out: &Path) -> Result<()> {
+        let scratch = Scratch::new(scratch)?;
+        let root = scratch.join("root");
+        fs::create_dir(&root)?;
+        for &size in &self.sizes {
+            stubs::create(&root.join(Self::file(size)), self.arch, size)?;
+        }
+        of_folder(self.filesystem, mkfs, &root, self.room, &scratch, out)
+    }
+}
+
+/// Makes the image `out` with what is in the folder `root`: files, folders and
+/// links, owned by root, and `room` in bytes for what the guest writes.
+/// `scratch` is for files in between.
+///
+/// # Errors
+///
+/// If mkfs fails, or there are names that it cannot take.
+pub fn of_folder(
+    filesystem: Filesystem,
+    mkfs: &Path,
+    root: &Path,
+    room: u64,
+    scratch: &Scratch,
+    out: &Path,
+) -> Result<()> {
+    let mut tree = Tree {
+        bytes: room,
+        ..Tree::default()
+    };
+    tree.add(root)
+        .with_context(|| format!("cannot read {}", root.display()))?;
+    let mut command = match filesystem {
+        Filesystem::Xfs => mkfs_xfs(mkfs, &scratch.join("proto"), &tree, out)?,
+        Filesystem::Ext4 => mke2fs(mkfs, root, &tree, out)?,
+    };
+    finish(&mut command, &scratch.join("log"))
+}
+
+/// What a folder holds.
+#[derive(Default)]
+struct Tree {
+    /// As mkfs.xfs takes it (its manual, "PROTOTYPE").
+    proto: String,
+    /// Of the files, and of those that will be written.
+    bytes: u64,
+    /// Of everything.
+    inodes: u64,
+}
+
+impl Tree {
+    fn add(&mut self, folder: &Path) -> Result<()> {
+        let mut items: Vec<_> = fs::read_dir(folder)?.collect::<std::io::Result<_>>()?;
+        items.sort_by_key(fs::DirEntry::file_name);
+        for item in items {
+            let (name, path) = (item.file_name(), item.path());
+            let (name, kind) = (word(Path::new(&name))?, item.file_type()?);
+            self.inodes += 1;
+            if kind.is_dir() {
+                self.proto += &format!("{name} d--755 0 0\n");
+                self.add(&path)?;
+                self.proto += "$\n";
+            } else if kind.is_symlink() {
+                let target = fs::read_link(&path)?;
+                self.proto += &format!("{name} l--777 0 0 {}\n", word(&target)?);
+            } else {
+                self.bytes += item.metadata()?.len().next_multiple_of(4096);
+                self.proto += &format!("{name} ---755 0 0 {}\n", word(&path)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path as mkfs.xfs reads it from a prototype.
+fn word(path: &Path) -> Result<&str> {
+    path.to_str()
+        .filter(|path| !path.contains(char::is_whitespace))
+        .with_context(|| {
+            format!(
+                "{}: mkfs.xfs cannot take a path with blanks: set XDG_CACHE_HOME to another folder",
+                path.display()
+            )
+        })
+}
+
+/// Two allocation groups, as mkfs insists on a second superblock: a large one
+/// with the log and the files, and the smallest possible one.
+fn mkfs_xfs(mkfs: &Path, proto: &Path, tree: &Tree, out: &Path) -> Result<Command> {
+    // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
+    let group = tree.bytes.next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
+    allocate(out, group + (32 << 20))?;
+    let text = format!("/\n0 0\nd--755 0 0\n{}$\n", tree.proto);
+    fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
+    let mut command = Command::new(mkfs);
+    command
+        .args(["-q", "-f", "-b", "size=4096", "-l", "agnum=0", "-d"])
+        .arg(format!("agsize={group}"))
+        .args(["-m", &format!("uuid={UUID}"), "-p"])
+        .arg(proto)
+        .arg(out);
+    Ok(command)
+}
+
+/// Nothing between the blocks of a file: bitmaps and inode tables together at
+/// the beginning, no backup superblocks, no journal.
+fn mke2fs(mkfs: &Path, root: &Path, tree: &Tree, out: &Path) -> Result<Command> {
+    allocate(
+        out,
+        tree.bytes.next_multiple_of(1 << 20) + (tree.bytes >> 4) + (64 << 20),
+    )?;
+    let inodes = (tree.inodes + 16).max(64).to_string();
+    let mut command = Command::new(mkfs);
+    command
+        .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-N", &inodes])
+        .args(["-O", "^has_journal,^resize_inode,sparse_super2", "-G", "64"])
+        .args(["-E", &format!("num_backup_sb=0,packed_meta_blocks=1,lazy_itable_init=0,root_owner=0:0,hash_seed={UUID}")])
+        .args(["-U", UUID, "-d"])
+        .arg(root)
+        .arg(out);
+    Ok(command)
+}
+
+fn allocate(out: &Path, size: u64) -> Result<()> {
+    File::create(out)
+        .and_then(|file| file.set_len(size))
+        .with_context(|| format!("cannot create {}", out.display()))
+}
+
+/// Runs a mkfs to its end.
+fn finish(command: &mut Command, log: &Path) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = File::create(log)?;
+    command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out);
+    let mut child = Tethered::spawn(command).with_context(|| format!("cannot run {name}"))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    if !status.success() {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        bail!("{name} failed ({status}): {}", text.trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        (dir, cache)
+    }
+
+    fn image(filesystem: Filesystem) -> Image {
+        Image {
+            filesystem,
+            arch: Arch::Arm64,
+            sizes: vec![8 << 20, 64 << 10],
+            room: 0,
+        }
+    }
+
+    /// The offset at which the whole stub file lies in the image, unbroken.
+    fn offset_of_stubs(path: &Path, size: u64) -> Option<usize> {
+        let mut wanted = Vec::new();
+        stubs::write(&mut wanted, Arch::Arm64, size).unwrap();
+        let disk = fs::read(path).unwrap();
+        (0..disk.len() - wanted.len())
+            .step_by(4096)
+            .find(|&at| disk[at..].starts_with(&wanted))
+    }
+
+    #[test]
+    fn xfs_holds_each_file_in_one_piece() {
+        let (_dir, cache) = cache();
+        let image = image(Filesystem::Xfs);
+        let path = image.ensure(&cache, &mut |_| ()).unwrap();
+        for size in image.sizes {
+            assert!(offset_of_stubs(&path, size).is_some());
+        }
+    }
+
+    #[test]
+    fn ext4_holds_each_file_in_one_piece() {
+        let (_dir, cache) = cache();
+        let image = image(Filesystem::Ext4);
+        let path = image.ensure(&cache, &mut |_| ()).unwrap();
+        for size in image.sizes {
+            assert!(offset_of_stubs(&path, size).is_some());
+        }
+    }
+
+    #[test]
+    fn made_once_and_the_key_tells_images_apart() {
+        let (_dir, cache) = cache();
+        let mut steps = 0;
+        let first = image(Filesystem::Ext4);
+        first.ensure(&cache, &mut |_| steps += 1).unwrap();
+        first.ensure(&cache, &mut |_| steps += 1).unwrap();
+        assert_eq!(steps, 1);
+        let other = Image {
+            arch: Arch::X86_64,
+            ..first
+        };
+        other.ensure(&cache, &mut |_| steps += 1).unwrap();
+        assert_eq!(steps, 2);
+        let left = fs::read_dir(cache.root()).unwrap().flatten();
+        let left: Vec<_> = left.map(|item| item.file_name()).collect();
+        assert!(
+            !left
+                .iter()
+                .any(|name| name.to_string_lossy().starts_with("wideleaf-lab")),
+            "{left:?}"
+        );
+    }
+
+    #[test]
+    fn a_disk_too_large_is_refused_before_any_work() {
+        let (_dir, cache) = cache();
+        let huge = Image {
+            sizes: vec![1 << 60],
+            ..image(Filesystem::Xfs)
+        };
+        let error = huge
+            .ensure(&cache, &mut |_| panic!("work began"))
+            .unwrap_err();
+        assert!(error.to_string().contains("MiB free"), "{error}");
+    }
+
+    #[test]
+    fn mkfs_failure_shows_its_words() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no such option >&2; exit 3"]);
+        let error = finish(&mut command, log.path()).unwrap_err().to_string();
+        assert!(error.contains("no such option"), "{error}");
+    }
+}

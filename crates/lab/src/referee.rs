@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the referee found, with the kernel's own names, and as text.
+
+use crate::results::{Comparison, Verdict};
+use std::path::Path;
+use wideleaf_tlb::referee::finding::{Finding, Findings, Place};
+
+/// Functions by address, of a kernel's `System.map`.
+#[derive(Debug, Default)]
+pub struct Symbols(Vec<(u64, String)>);
+
+impl Symbols {
+    /// Those of the kernel at `image`, if its `System.map` lies beside it.
+    pub fn beside(image: &Path) -> Self {
+        let text = std::fs::read_to_string(image.with_file_name("System.map"));
+        Self::parse(&text.unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Self {
+        let line = |line: &str| {
+            let mut words = line.split_whitespace();
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let kind = words.next()?;
+            let name = words.next()?;
+            // arm64 marks code and data by local names; functions are t, T, w, W.
+            let is_code = matches!(kind, "t" | "T" | "w" | "W") && !name.starts_with('$');
+            is_code.then(|| (address, name.to_string()))
+        };
+        let mut list: Vec<_> = text.lines().filter_map(line).collect();
+        list.sort_by_key(|(address, _)| *address);
+        Symbols(list)
+    }
+
+    /// `name+0x12` of a kernel address; user addresses have none.
+    fn name(&self, pc: u64) -> Option<String> {
+        let after = self.0.partition_point(|(address, _)| *address <= pc);
+        let (address, name) = self.0.get(after.checked_sub(1)?)?;
+        // Beyond the image's text there are only modules and data.
+        let offset = pc - address;
+        (offset < 1 << 20).then(|| format!("{name}+{offset:#x}"))
+    }
+
+    /// Fills in the names.
+    pub fn apply(&self, findings: &mut Findings) {
+        for finding in &mut findings.list {
+            for place in [&mut finding.change, &mut finding.usage] {
+                place.symbol = self.name(place.pc);
+            }
+        }
+    }
+}
+
+/// The findings of all runs as lines below a table.
+pub fn lines(comparison: &Comparison) -> Vec<String> {
+    let mut lines = Vec::new();
+    for run in &comparison.runs {
+        let Some(findings) = &run.referee else {
+            continue;
+        };
+        let Findings {
+            table_writes,
+            most_stale,
+            most_tables,
+            ..
+        } = findings;
+        lines.push(format!(
+            "  referee: {}: {} found in {table_writes} page-table writes; at most {most_tables} tables, {most_stale} old translations at a time",
+            run.variant,
+            findings.list.len() as u64 + findings.left_out
+        ));
+        lines.extend(findings.list.iter().flat_map(describe));
+        if findings.forgotten > 0 {
+            lines.push(format!(
+                "  warning: {}: {} old translations were forgotten for want of room",
+                run.variant, findings.forgotten
+            ));
+        }
+    }
+    lines
+}
+
+fn describe(f: &Finding) -> Vec<String> {
+    let space = f.asid.map_or(String::new(), |asid| format!(" asid {asid}"));
+    vec![
+        format!(
+            "    {} at {:#x}{space}, {} times",
+            f.kind.name(),
+            f.va,
+            f.count
+        ),
+        format!("      old  {}", f.old),
+        format!("      new  {}", f.new),
+        format!("      changed  {}", place(&f.change)),
+        format!("      used     {}", place(&f.usage)),
+    ]
+}
+
+fn place(p: &Place) -> String {
+    let name = p.symbol.as_ref();
+    let name = name.map_or(String::new(), |name| format!(" {name}"));
+    format!("CPU {} at {:#x}{name}", p.cpu, p.pc)
+}
+
+/// Nothing is to be found.
+pub fn verdicts(comparison: &Comparison) -> Vec<Verdict> {
+    let runs = comparison.runs.iter();
+    runs.filter_map(|run| {
+        let findings = run.referee.as_ref()?;
+        let found = findings.list.len() as u64 + findings.left_out;
+        let passed = found == 0 && findings.forgotten == 0 && findings.table_writes > 0;
+        Some(Verdict {
+            expectation: format!("{}: referee.findings<=0", run.variant),
+            comparison: format!(
+                "{} {} {}",
+                comparison.base, comparison.arch, comparison.page_size
+            ),
+            measured: Some(found as f64),
+            passed,
+        })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::comparison;
+    use wideleaf_tlb::referee::finding::Kind;
+
+    const MAP: &str = "\
+ffff800080010000 T _stext
+ffff800080010100 t zap_pte_range
+ffff800080010104 t $x.12
+ffff800080020000 D jiffies
+";
+
+    #[test]
+    fn names_are_those_of_functions() {
+        let symbols = Symbols::parse(MAP);
+        let name = |pc| symbols.name(pc);
+        let zap = Some("zap_pte_range+0x8".to_string());
+        assert_eq!(name(0xffff_8000_8001_0108), zap);
+        assert_eq!(name(0xffff_8000_8001_0000), Some("_stext+0x0".into()));
+        assert_eq!(name(0x40_0000), None);
+        assert_eq!(name(0xffff_8100_0000_0000), None);
+        assert_eq!(Symbols::default().name(1), None);
+    }
+
+    fn found() -> Findings {
+        let place = |pc| Place {
+            cpu: 0,
+            pc,
+            symbol: None,
+        };
+        Findings {
+            list: vec![Finding {
+                kind: Kind::NoFlush,
+                va: 0x10000,
+                asid: Some(3),
+                old: "64K at 0x1".into(),
+                new: "64K at 0x2".into(),
+                change: place(0xffff_8000_8001_0108),
+                usage: place(0x40_0000),
+                count: 2,
+            }],
+            table_writes: 7,
+            ..Findings::default()
+        }
+    }
+
+    #[test]
+    fn a_finding_fails_the_run_and_is_told_with_both_places() {
+        let mut c = comparison(1, 1);
+        let mut findings = found();
+        Symbols::parse(MAP).apply(&mut findings);
+        c.runs[0].referee = Some(findings);
+        let text = lines(&c).join("\n");
+        for part in [
+            "no-flush at 0x10000 asid 3, 2 times",
+            "zap_pte_range+0x8",
+            "64K at 0x2",
+            "7 page-table writes",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let verdicts = verdicts(&c);
+        assert_eq!(verdicts.len(), 1);
+        assert!(!verdicts[0].passed);
+    }
+
+    #[test]
+    fn a_referee_that_saw_nothing_proves_nothing() {
+        let mut c = comparison(1, 1);
+        c.runs[0].referee = Some(Findings::default());
+        assert!(!verdicts(&c)[0].passed);
+        c.runs[0].referee = Some(Findings {
+            table_writes: 1,
+            ..Findings::default()
+        });
+        assert!(verdicts(&c)[0].passed);
+    }
+}

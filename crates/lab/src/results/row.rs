@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A row of the side-by-side table: what a job shows of its figures.
+
+use crate::results::{Compared, Comparison, Run};
+use std::collections::BTreeMap;
+use wideleaf_kbuild::Variant;
+
+/// A row: a cell for each of [`Comparison::variants`], and the change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Shown where it differs from the row above.
+    pub section: String,
+    /// What the cells hold; may be empty, then the section says it.
+    pub label: String,
+    /// One for each variant.
+    pub cells: Vec<String>,
+    /// Of the last variant's figure against the pristine one's.
+    pub change: String,
+}
+
+impl Row {
+    /// A row of figures by name; several stand in one cell, with a slash
+    /// between, and the change is that of their sum.
+    pub fn figures(
+        comparison: &Comparison,
+        section: &str,
+        label: &str,
+        names: &[impl AsRef<str>],
+    ) -> Self {
+        let found: Vec<Option<&Compared>> = names
+            .iter()
+            .map(|name| comparison.figures.get(name.as_ref()))
+            .collect();
+        let value = |variant, figure: &Option<&Compared>| figure.and_then(|f| f.of(variant));
+        let cell = |variant: &Variant| {
+            let texts: Vec<_> = found
+                .iter()
+                .map(|figure| value(*variant, figure).map_or("-".into(), |v| v.to_string()))
+                .collect();
+            texts.join("/")
+        };
+        let sum = |variant| found.iter().map(|figure| value(variant, figure)).sum();
+        let variants = comparison.variants();
+        Self {
+            section: section.into(),
+            label: label.into(),
+            cells: variants.iter().map(cell).collect(),
+            change: last_against_pristine(&variants, sum),
+        }
+    }
+
+    /// A row that says something of each variant's first run.
+    pub fn text(
+        comparison: &Comparison,
+        section: &str,
+        label: &str,
+        cell: impl Fn(&Run) -> String,
+    ) -> Self {
+        let variants = comparison.variants().into_iter();
+        Self {
+            section: section.into(),
+            label: label.into(),
+            cells: variants
+                .map(|variant| comparison.run(variant).map_or("-".into(), &cell))
+                .collect(),
+            change: String::new(),
+        }
+    }
+
+    /// Which leaves mapped what the guest knows as `id`: `2M 98%, 64K 2%`,
+    /// widest share first.
+    pub fn leaves(comparison: &Comparison, section: &str, label: &str, id: u64) -> Self {
+        Self::text(comparison, section, label, |run| leaves(run, id))
+    }
+}
+
+fn last_against_pristine(variants: &[Variant], value: impl Fn(Variant) -> Option<u64>) -> String {
+    let last = variants.last().filter(|last| **last != Variant::Pristine);
+    match (value(Variant::Pristine), last.and_then(|last| value(*last))) {
+        (Some(pristine), Some(last)) => change(pristine as f64, last as f64),
+        _ => String::new(),
+    }
+}
+
+fn leaves(run: &Run, id: u64) -> String {
+    let coverage = run.coverage.iter().find(|coverage| coverage.id == id);
+    coverage.map_or("-".into(), |c| shares(&c.leaves, c.len))
+}
+
+/// Bytes by leaf as shares of `len`: `2M 98%, 64K 2%`, widest share first.
+pub fn shares(leaves: &BTreeMap<String, u64>, len: u64) -> String {
+    let mut shares: Vec<_> = leaves.iter().filter(|(_, bytes)| **bytes > 0).collect();
+    shares.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+    let texts: Vec<_> = shares
+        .into_iter()
+        .map(|(leaf, bytes)| format!("{leaf} {}%", percent(*bytes, len)))
+        .collect();
+    texts.join(", ")
+}
+
+/// A share in whole percent, but never 0 or 100 for what is not.
+fn percent(part: u64, whole: u64) -> String {
+    let share = 100.0 * part as f64 / whole.max(1) as f64;
+    match share.round() {
+        100.0 if part < whole => ">99".into(),
+        0.0 if part > 0 => "<1".into(),
+        rounded => rounded.to_string(),
+    }
+}
+
+/// The change in percent of pristine; two digits more where next to all is
+/// gone, because the last percent is what matters then.
+pub fn change(pristine: f64, patched: f64) -> String {
+    if pristine == patched {
+        return "0%".into();
+    }
+    if pristine == 0.0 {
+        return String::new();
+    }
+    let percent = 100.0 * (patched - pristine) / pristine;
+    let digits = if percent < -99.0 { 2 } else { 1 };
+    format!("{percent:+.digits$}%")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes() {
+        assert_eq!(change(100.0, 100.0), "0%");
+        assert_eq!(change(1000.0, 5.0), "-99.50%");
+        assert_eq!(change(100.0, 41.3), "-58.7%");
+        assert_eq!(change(100.0, 250.0), "+150.0%");
+        assert_eq!(change(0.0, 3.0), "");
+    }
+
+    #[test]
+    fn shares_never_round_to_all_or_nothing() {
+        assert_eq!(percent(1, 1000), "<1");
+        assert_eq!(percent(999, 1000), ">99");
+        assert_eq!(percent(1000, 1000), "100");
+    }
+}

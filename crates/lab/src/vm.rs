@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One guest: its command line, its root, its run, what its kernel said, and
+//! the temporary files and processes that it takes.
+
+pub mod console;
+pub mod emulator;
+pub mod initramfs;
+pub mod machine;
+pub mod qemu;
+pub mod scratch;

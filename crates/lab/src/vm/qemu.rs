@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The QEMU command line of a guest.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use wideleaf_kbuild::Arch;
+
+/// The virtio-serial port on which the guest answers.
+pub const ANSWERS_PORT: &str = "wideleaf.answers";
+
+/// Requests that a slow disk answers at once: enough to mount it and begin.
+const DISK_BURST: u32 = 1000;
+
+/// A guest as QEMU shall start it.
+#[derive(Debug)]
+pub struct Guest<'a> {
+    /// The architecture.
+    pub arch: Arch,
+    /// `Image` or `bzImage`.
+    pub kernel: &'a Path,
+    /// The initramfs.
+    pub initramfs: &'a Path,
+    /// The disk, if the job needs one.
+    pub disk: Option<&'a Path>,
+    /// Whether the guest may write to the disk; what it wrote is thrown away.
+    pub writable: bool,
+    /// Requests a second that the disk answers once a burst is used up; `None`: as many as it can.
+    pub disk_rate: Option<u32>,
+    /// CPUs; more than one run at the same time.
+    pub cpus: u32,
+    /// Guest memory in bytes.
+    pub memory: u64,
+    /// The file that becomes guest memory; QEMU creates it.
+    pub ram: &'a Path,
+    /// The file that receives the guest's answers.
+    pub answers: &'a Path,
+    /// The file that receives the kernel's console.
+    pub console: &'a Path,
+    /// More kernel parameters.
+    pub parameters: &'a str,
+    /// The TLB plugin, if the job counts.
+    pub plugin: Option<Plugin<'a>>,
+}
+
+/// The TLB plugin and its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Plugin<'a> {
+    /// `libwideleaf_plugin.so`.
+    pub file: &'a Path,
+    /// The CPU profile's name.
+    pub profile: &'a str,
+    /// The file that receives the counts.
+    pub out: &'a Path,
+    /// Whether the referee looks on.
+    pub referee: bool,
+}
+
+/// The physical address at which guest memory begins (QEMU's `hw/arm/virt.c`,
+/// `VIRT_MEM`; a PC's starts at 0).
+pub const fn ram_base(arch: Arch) -> u64 {
+    match arch {
+        Arch::Arm64 => 0x4000_0000,
+        Arch::X86_64 => 0,
+    }
+}
+
+/// The command that runs `guest` in the QEMU at `program`.
+pub fn command(program: &Path, guest: &Guest<'_>) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(arguments(guest))
+        .stdin(Stdio::null())
+        .env_remove("DISPLAY");
+    command
+}
+
+fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
+    let mut args = Arguments::default();
+    args.plain("-nodefaults -no-user-config -display none -monitor none -no-reboot");
+    let several = guest.cpus > 1;
+    let threads = if several { "multi" } else { "single" };
+    args.plain(&format!("-accel tcg,thread={threads} -smp {}", guest.cpus));
+    args.plain(match guest.arch {
+        // A random seed in the device tree would make every run differ.
+        Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram -cpu max",
+        // Without ACPI, QEMU tells where the devices are on the command line.
+        Arch::X86_64 => "-machine microvm,acpi=off,rtc=on,memory-backend=ram",
+    });
+    match guest.arch {
+        Arch::Arm64 => {}
+        // QEMU runs a `rep` instruction byte by byte; where nothing is counted, the kernel may as
+        // well copy by words.
+        Arch::X86_64 if several => {
+            args.plain("-cpu max,-erms,-fsrm");
+        }
+        Arch::X86_64 => {
+            args.plain("-cpu max");
+        }
+    }
+    args.plain("-global virtio-mmio.force-legacy=false");
+    // Virtual time runs with the instructions, one nanosecond each: otherwise
+    // a slow host means more timer interrupts, hence other counts. With the
+    // plugin the disk takes none of it. Without, and while the guest sleeps,
+    // time is the host's; if it jumped to the next timer (sleep=off) instead,
+    // every wait would take until the next timeout. Where nothing is
+    // counted, it would only make all that goes by time take longer.
+    if guest.plugin.is_some() {
+        args.plain("-icount shift=0,sleep=on");
+    }
+    args.plain("-m").push(format!("{}", guest.memory >> 20));
+    let size = guest.memory;
+    args.option(
+        "-object",
+        &format!("memory-backend-file,id=ram,size={size},share=on,mem-path="),
+        guest.ram,
+    );
+    args.path("-kernel", guest.kernel);
+    args.path("-initrd", guest.initramfs);
+    args.plain("-append").push(parameters(guest));
+    args.option("-chardev", "file,id=console,path=", guest.console);
+    args.plain("-serial chardev:console");
+    args.option("-chardev", "file,id=answers,path=", guest.answers);
+    args.plain("-device virtio-serial-device");
+    args.plain("-device").push(format!(
+        "virtserialport,chardev=answers,name={ANSWERS_PORT}"
+    ));
+    if let Some(disk) = guest.disk {
+        let mut kind = match guest.writable {
+            true => "snapshot=on",
+            false => "readonly=on",
+        }
+        .to_string();
+        if let Some(rate) = guest.disk_rate {
+            kind +=
+                &format!(",throttling.iops-total={rate},throttling.iops-total-max={DISK_BURST}");
+        }
+        args.option(
+            "-drive",
+            &format!("id=disk,if=none,format=raw,{kind},file.locking=off,file="),
+            disk,
+        );
+        args.plain("-device virtio-blk-device,drive=disk,serial=wideleaf");
+    }
+    if let Some(plugin) = &guest.plugin {
+        // `file` has to come first: QEMU takes what follows as its arguments.
+        let value = format!(
+            "file={},profile={},ram_base={:#x},ram={},out={},referee={}",
+            escape(plugin.file),
+            plugin.profile,
+            ram_base(guest.arch),
+            escape(guest.ram),
+            escape(plugin.out),
+            if plugin.referee { "on" } else { "off" }
+        );
+        args.plain("-plugin").push(value);
+    }
+    args.list
+}
+
+/// Kernel parameters. A fault ends the run at once: whatever a kernel counts
+/// after it complained is not a result. Proactive compaction is off, as it
+/// goes by time: it made 6.12 execute 8 million instructions in one cold sweep
+/// and 48 million in the next.
+fn parameters(guest: &Guest<'_>) -> String {
+    let console = match guest.arch {
+        Arch::Arm64 => "console=ttyAMA0 earlycon",
+        Arch::X86_64 => "console=ttyS0 earlyprintk=ttyS0 reboot=t",
+    };
+    format!(
+        "{console} panic=-1 oops=panic panic_on_warn=1 sysctl.vm.compaction_proactiveness=0 {}",
+        guest.parameters
+    )
+    .trim_end()
+    .to_string()
+}
+
+#[derive(Default)]
+struct Arguments {
+    list: Vec<OsString>,
+}
+
+impl Arguments {
+    /// Adds words without blanks in them.
+    fn plain(&mut self, words: &str) -> &mut Self {
+        self.list.extend(words.split(' ').map(OsString::from));
+        self
+    }
+
+    /// Adds one word.
+    fn push(&mut self, word: String) {
+        self.list.push(word.into());
+    }
+
+    /// Adds an option whose value is a path by itself.
+    fn path(&mut self, option: &str, path: &Path) {
+        self.list.extend([option.into(), path.into()]);
+    }
+
+    /// Adds an option whose value ends in a path.
+    fn option(&mut self, option: &str, head: &str, path: &Path) {
+        self.list
+            .extend([option.into(), format!("{head}{}", escape(path)).into()]);
+    }
+}
+
+/// QEMU separates suboptions by commas; a doubled one is a comma.
+fn escape(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(arch: Arch) -> Guest<'static> {
+        Guest {
+            arch,
+            kernel: Path::new("/k/Image"),
+            initramfs: Path::new("/s/initramfs"),
+            disk: None,
+            writable: false,
+            disk_rate: None,
+            cpus: 1,
+            memory: 2 << 30,
+            ram: Path::new("/s/a,b/ram"),
+            answers: Path::new("/s/answers"),
+            console: Path::new("/s/console"),
+            parameters: "quiet",
+            plugin: None,
+        }
+    }
+
+    fn joined(arch: Arch, disk: Option<&Path>, plugin: Option<Plugin<'_>>) -> String {
+        line(&Guest {
+            disk,
+            plugin,
+            ..guest(arch)
+        })
+    }
+
+    fn line(guest: &Guest<'_>) -> String {
+        let args = arguments(guest);
+        let args: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
+        args.join(" ")
+    }
+
+    #[test]
+    fn guest_memory_is_a_shared_file_of_the_size_asked_for() {
+        let args = joined(Arch::Arm64, None, None);
+        assert!(args.contains("-m 2048 "), "{args}");
+        assert!(
+            args.contains(
+                "memory-backend-file,id=ram,size=2147483648,share=on,mem-path=/s/a,,b/ram"
+            ),
+            "{args}"
+        );
+        assert!(args.contains("memory-backend=ram"), "{args}");
+    }
+
+    #[test]
+    fn the_disk_cannot_be_written() {
+        let args = joined(Arch::X86_64, Some(Path::new("/c/disk.img")), None);
+        assert!(args.contains("readonly=on"), "{args}");
+        assert!(args.contains("file=/c/disk.img"), "{args}");
+    }
+
+    #[test]
+    fn what_a_guest_writes_is_thrown_away() {
+        let disk = Guest {
+            disk: Some(Path::new("/c/disk.img")),
+            writable: true,
+            ..guest(Arch::Arm64)
+        };
+        let args = line(&disk);
+        assert!(
+            args.contains("snapshot=on") && !args.contains("readonly"),
+            "{args}"
+        );
+    }
+
+    #[test]
+    fn several_cpus_run_at_the_same_time() {
+        let four = line(&Guest {
+            cpus: 4,
+            ..guest(Arch::X86_64)
+        });
+        assert!(four.contains("thread=multi -smp 4 "), "{four}");
+        assert!(four.contains("-cpu max,-erms"), "{four}");
+        let one = joined(Arch::X86_64, None, None);
+        assert!(
+            one.contains("thread=single -smp 1 ") && one.contains("-cpu max "),
+            "{one}"
+        );
+    }
+
+    #[test]
+    fn a_disk_can_be_slow() {
+        let slow = line(&Guest {
+            disk: Some(Path::new("/c/disk.img")),
+            disk_rate: Some(1),
+            ..guest(Arch::Arm64)
+        });
+        assert!(
+            slow.contains("readonly=on,throttling.iops-total=1,"),
+            "{slow}"
+        );
+    }
+
+    #[test]
+    fn the_plugin_knows_where_memory_begins() {
+        let plugin = Plugin {
+            file: Path::new("/p/lib.so"),
+            profile: "neoverse-v2",
+            out: Path::new("/s/counts"),
+            referee: true,
+        };
+        let args = joined(Arch::Arm64, None, Some(plugin));
+        assert!(
+            args.contains("ram_base=0x40000000,ram=/s/a,,b/ram"),
+            "{args}"
+        );
+        assert!(
+            args.contains("-plugin file=/p/lib.so,profile=neoverse-v2"),
+            "{args}"
+        );
+        assert!(args.contains("out=/s/counts,referee=on"), "{args}");
+        assert!(joined(Arch::X86_64, None, Some(plugin)).contains("ram_base=0x0,"));
+    }
+
+    #[test]
+    fn the_console_is_the_machines_own() {
+        assert!(joined(Arch::Arm64, None, None).contains("console=ttyAMA0"));
+        assert!(joined(Arch::X86_64, None, None).contains("console=ttyS0"));
+        assert!(
+            joined(Arch::X86_64, None, None)
+                .contains("panic_on_warn=1 sysctl.vm.compaction_proactiveness=0 quiet")
+        );
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs rows on this machine, as many at once as it holds.
+
+use crate::attempt::{self, Outcome};
+use crate::events::{Event, Observer};
+use crate::folder::{Folder, Planned};
+use anyhow::Result;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+/// What may be in use at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// So many rows.
+    Rows(usize),
+    /// As many rows as fit into so many CPUs and bytes of memory, but at least one.
+    Machine {
+        /// CPUs.
+        cpus: usize,
+        /// Bytes.
+        memory: u64,
+    },
+}
+
+impl Room {
+    /// Whether `row` fits beside those that run.
+    fn fits(self, row: &Planned, running: &[&Planned]) -> bool {
+        match self {
+            _ if running.is_empty() => true,
+            Self::Rows(rows) => running.len() < rows,
+            Self::Machine { cpus, memory } => {
+                let all = || running.iter().copied().chain([row]);
+                all().map(|row| row.cpus).sum::<usize>() <= cpus
+                    && all().map(|row| row.memory).sum::<u64>() <= memory
+            }
+        }
+    }
+}
+
+/// Runs `rows` by `program`, which is wideleaf, until all have ended or `stop` is set. A row that
+/// fails does not keep the others from running.
+///
+/// # Errors
+///
+/// If results cannot be kept: then no further rows are begun, and those that run end first.
+pub fn run(
+    rows: &[&Planned],
+    folder: &Folder,
+    program: &Path,
+    room: Room,
+    stop: &AtomicBool,
+    observer: &dyn Observer,
+) -> Result<()> {
+    let (ended, ends) = mpsc::channel();
+    let mut left: Vec<&Planned> = rows.to_vec();
+    let mut running: Vec<&Planned> = Vec::new();
+    let mut error = None;
+    std::thread::scope(|scope| {
+        loop {
+            let may_begin = error.is_none() && !stop.load(Ordering::SeqCst);
+            let next = left.iter().position(|row| room.fits(row, &running));
+            if let Some(next) = next.filter(|_| may_begin) {
+                let row = left.remove(next);
+                running.push(row);
+                let (name, place) = (row.name.as_str(), "");
+                observer.event(Event::Began { row: name, place });
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    let outcome = attempt::attempt(folder, row, program, stop);
+                    // It is received below, as long as a row runs.
+                    let _ = ended.send((row, outcome));
+                });
+                continue;
+            }
+            if running.is_empty() {
+                break;
+            }
+            let Ok((row, outcome)) = ends.recv() else {
+                break;
+            };
+            running.retain(|other| other.key != row.key);
+            match outcome {
+                Ok(outcome) => tell(&row.name, &outcome, observer),
+                Err(why) => {
+                    let reason = &format!("{why:#}");
+                    let row = &row.name;
+                    observer.event(Event::Left { row, reason });
+                    error.get_or_insert(why);
+                }
+            }
+        }
+    });
+    error.map_or(Ok(()), Err)
+}
+
+fn tell(row: &str, outcome: &Outcome, observer: &dyn Observer) {
+    observer.event(match outcome {
+        Outcome::Done => Event::Done { row },
+        Outcome::Failed(reason) => Event::Failed { row, reason },
+        Outcome::Busy => Event::Left {
+            row,
+            reason: "another command runs it",
+        },
+        Outcome::Stopped => Event::Left {
+            row,
+            reason: "stopped",
+        },
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attempt::tests::played;
+    use crate::folder::State;
+    use crate::folder::tests::planned;
+    use std::sync::Mutex;
+
+    fn rows(names: &[&str], folder: &Folder) -> Vec<Planned> {
+        let rows: Vec<_> = names.iter().map(|name| planned(name)).collect();
+        rows.iter().for_each(|row| folder.plan(row).unwrap());
+        rows
+    }
+
+    fn names(rows: &[Planned], folder: &Folder) -> Vec<&'static str> {
+        let state = |row| folder.state(row, &|_| Ok(())).unwrap().name();
+        rows.iter().map(state).collect()
+    }
+
+    #[test]
+    fn a_failure_keeps_no_other_row_from_running() {
+        let (_dir, folder, program) = played("[ \"$4\" != b ] || exit 1; echo '{}' > \"$RESULTS\"");
+        let rows = rows(&["a", "b", "c"], &folder);
+        let seen = Mutex::new(Vec::new());
+        let observer = |event: Event<'_>| {
+            if let Event::Done { row } | Event::Failed { row, .. } = event {
+                seen.lock().unwrap().push(row.to_string());
+            }
+        };
+        let stop = AtomicBool::new(false);
+        let all: Vec<_> = rows.iter().collect();
+        run(&all, &folder, &program, Room::Rows(1), &stop, &observer).unwrap();
+        assert_eq!(names(&rows, &folder), ["done", "failed", "done"]);
+        assert_eq!(*seen.lock().unwrap(), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_stops_the_matrix_and_loses_nothing() {
+        let (_dir, folder, program) = played("echo '{}' > \"$RESULTS\"");
+        let rows = rows(&["a", "b", "c"], &folder);
+        // A file in the place of the row's own folder stands for a full disk.
+        std::fs::remove_dir_all(folder.row(&rows[1].key)).unwrap();
+        std::fs::write(folder.row(&rows[1].key), "").unwrap();
+        let all: Vec<_> = rows.iter().collect();
+        let stop = AtomicBool::new(false);
+        let result = run(
+            &all,
+            &folder,
+            &program,
+            Room::Rows(1),
+            &stop,
+            &|_: Event<'_>| (),
+        );
+        assert!(result.is_err());
+        std::fs::remove_file(folder.row(&rows[1].key)).unwrap();
+        assert_eq!(names(&rows, &folder), ["done", "to do", "to do"]);
+    }
+
+    #[test]
+    fn as_many_run_as_fit() {
+        let (a, b) = (planned("a"), planned("b"));
+        let wide = Planned {
+            cpus: 8,
+            ..planned("wide")
+        };
+        let machine = |cpus, memory| Room::Machine { cpus, memory };
+        assert!(machine(2, 2 << 20).fits(&b, &[&a]));
+        assert!(!machine(1, 2 << 20).fits(&b, &[&a]));
+        assert!(!machine(2, 1 << 20).fits(&b, &[&a]));
+        assert!(machine(2, 1).fits(&wide, &[]), "a row that nothing holds");
+        assert!(!machine(2, 1 << 30).fits(&wide, &[&a]));
+        assert!(Room::Rows(2).fits(&wide, &[&a]));
+        assert!(!Room::Rows(2).fits(&wide, &[&a, &b]));
+    }
+
+    #[test]
+    fn nothing_is_begun_once_it_is_stopped() {
+        let (_dir, folder, program) = played("echo '{}' > \"$RESULTS\"");
+        let rows = rows(&["a"], &folder);
+        assert_eq!(names(&rows, &folder), ["to do"]);
+        let stop = AtomicBool::new(true);
+        let all: Vec<_> = rows.iter().collect();
+        run(
+            &all,
+            &folder,
+            &program,
+            Room::Rows(1),
+            &stop,
+            &|_: Event<'_>| (),
+        )
+        .unwrap();
+        assert_eq!(folder.state(&rows[0], &|_| Ok(())).unwrap(), State::ToDo);
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What QEMU calls while the guest runs, and the vCPUs that it is about.
+
+use crate::event::Event;
+use crate::ffi::sys;
+use crate::inline::NO_PAGE;
+use crate::plugin::{MAX_VCPUS, Plugin};
+use crate::registers::Registers;
+use crate::vcpu::Vcpu;
+use crate::watch::Watch;
+use crate::{disk, ffi};
+use std::ffi::{c_uint, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
+use wideleaf_arch::Arch;
+use wideleaf_tlb::mmu::Mmu;
+use wideleaf_tlb::model::{Core, Side};
+use wideleaf_tlb::report::{Report, SCHEMA};
+use wideleaf_tlb::{arm64, x86};
+
+/// The plugin, once it is installed.
+pub static PLUGIN: OnceLock<Plugin> = OnceLock::new();
+
+/// Each entry is used by its vCPU's thread only, and by the exit callback
+/// after the vCPUs have stopped.
+static VCPUS: [AtomicPtr<Vcpu>; MAX_VCPUS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_VCPUS];
+
+/// Makes the model of a vCPU.
+///
+/// # Errors
+///
+/// If there are too many, or what it needs is not there.
+pub fn start_vcpu(plugin: &Plugin, index: u32) -> Result<(), String> {
+    let Some(slot) = VCPUS.get(index as usize) else {
+        return Err(format!("vCPU {index}: at most {MAX_VCPUS} are modelled"));
+    };
+    if !slot.load(Relaxed).is_null() {
+        return Ok(());
+    }
+    let registers = Registers::find(plugin.arch())?;
+    // Translation off until the first block reads the registers.
+    let mmu = match plugin.arch() {
+        Arch::Arm64 => Mmu::Arm64(arm64::Mmu::new(arm64::Regs::default())),
+        Arch::X86_64 => Mmu::X86(x86::Mmu::new(x86::Regs::default())),
+    };
+    let core = Core::new(plugin.args.profile, plugin.ram()?, mmu);
+    plugin.inline(index).page = NO_PAGE;
+    let vcpu = Box::new(Vcpu::new(core, registers, index));
+    slot.store(Box::into_raw(vcpu), Release);
+    plugin.open_mailbox(index as usize);
+    Ok(())
+}
+
+/// What was counted; `None` if there was no vCPU, for a report of zeros would
+/// look like a result. To be called when the vCPUs have stopped.
+pub fn final_report(plugin: &Plugin) -> Option<Report> {
+    let ran = !VCPUS[0].load(Relaxed).is_null();
+    ran.then(|| report(plugin))
+}
+
+/// What all vCPUs counted. They must have stopped.
+fn report(plugin: &Plugin) -> Report {
+    let mut report = Report {
+        schema: SCHEMA,
+        profile: plugin.args.profile.into(),
+        coverage: plugin.take_coverage(),
+        ..Report::default()
+    };
+    for (i, slot) in VCPUS.iter().enumerate() {
+        // SAFETY: the vCPUs have stopped.
+        let Some(vcpu) = (unsafe { slot.load(Relaxed).as_mut() }) else {
+            continue;
+        };
+        vcpu.settle(plugin);
+        report.vcpus += 1;
+        report.add_phases(vcpu.core.phases());
+        warn(&mut report.warnings, i, vcpu);
+    }
+    report.referee = plugin.referee.as_ref().map(Watch::findings);
+    if plugin.smp {
+        let text = "more than one vCPU: counts do not repeat exactly";
+        report.warnings.push(text.to_owned());
+    }
+    if let late @ 1.. = plugin.late_answers() {
+        report.warnings.push(format!(
+            "{late} times the disk did not answer in time: instructions repeat less well"
+        ));
+    }
+    report
+}
+
+fn warn(warnings: &mut Vec<String>, index: usize, vcpu: &Vcpu) {
+    if let (n, Some(first)) = vcpu.core.failed_walks() {
+        warnings.push(format!(
+            "vCPU {index}: {n} walks found no translation for accesses that succeeded, \
+             counted as leaf \"none\"; the first: {first:x?}"
+        ));
+    }
+    if vcpu.unknown_markers != 0 {
+        let n = vcpu.unknown_markers;
+        warnings.push(format!(
+            "vCPU {index}: {n} markers with a code that is neither a phase (0 to 127) nor 200"
+        ));
+    }
+}
+
+/// The plugin and the vCPU that a callback is for.
+fn current(index: c_uint) -> Option<(&'static Plugin, &'static mut Vcpu)> {
+    let vcpu = VCPUS.get(index as usize)?.load(Relaxed);
+    // SAFETY: set once to a leaked box; only this vCPU's thread, which runs
+    // one callback at a time, turns it into a reference.
+    Some((PLUGIN.get()?, unsafe { vcpu.as_mut()? }))
+}
+
+/// A block begins in another page than the last; `page` is its [`Inline::page`].
+pub unsafe extern "C" fn on_page(index: c_uint, page: *mut c_void) {
+    if let Some((plugin, vcpu)) = current(index) {
+        vcpu.enter_block(plugin, page as u64);
+    }
+}
+
+/// An instruction that reaches into the next page begins.
+pub unsafe extern "C" fn on_straddle(index: c_uint, _: *mut c_void) {
+    if let Some((plugin, vcpu)) = current(index) {
+        vcpu.enter_next_page(plugin);
+    }
+}
+
+/// An instruction of interest begins; `event` is an [`Event`].
+pub unsafe extern "C" fn on_event(index: c_uint, event: *mut c_void) {
+    if let Some((plugin, vcpu)) = current(index) {
+        // SAFETY: registered with a leaked Event.
+        vcpu.event(plugin, unsafe { &*event.cast::<Event>() });
+    }
+}
+
+/// Accesses this close to a page's end may cross it: QEMU makes none wider.
+const WIDEST: u64 = 64;
+
+/// A load or store has completed.
+pub unsafe extern "C" fn on_access(
+    index: c_uint,
+    info: sys::qemu_plugin_meminfo_t,
+    va: u64,
+    pc: *mut c_void,
+) {
+    let Some((plugin, vcpu)) = current(index) else {
+        return;
+    };
+    if let Some(watch) = &plugin.referee {
+        vcpu.watch_access(watch, info, va, pc as u64);
+    }
+    if plugin.smp {
+        vcpu.take_mail(plugin);
+    }
+    if va & 0xfff <= 0x1000 - WIDEST {
+        vcpu.core.access(Side::Data, va);
+    } else {
+        // SAFETY: info is QEMU's own.
+        let shift = unsafe { sys::qemu_plugin_mem_size_shift(info) };
+        vcpu.core.access_bytes(Side::Data, va, 1 << shift);
+    }
+    if disk::may_be_register(va)
+        && let Some(access) = ffi::device_access(info, va)
+    {
+        plugin.disk_access(access);
+    }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The referee's eyes: what it is told of a guest.
+//!
+//! vCPUs run in turn in one thread (`-accel tcg,thread=single`), so that what
+//! the referee is told has one order. Should they not, the lock keeps it sound,
+//! but findings may then be of orders that were not.
+//!
+//! An access that an old translation would have granted may fault in QEMU,
+//! whose own TLB need not hold it any more. So the fault counts as a use: it is
+//! seen when the kernel's handler reads FAR_EL1.
+
+use crate::ffi::{self, sys};
+use crate::ram::Ram;
+use crate::registers::Registers;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use wideleaf_arch::Arch;
+use wideleaf_tlb::insn_arm64::Event;
+use wideleaf_tlb::mmu::Mmu;
+use wideleaf_tlb::model::{Core, Mode};
+use wideleaf_tlb::referee::finding::Findings;
+use wideleaf_tlb::referee::{Access, At, Flush, Referee};
+use wideleaf_tlb::walk::Walk;
+
+/// The referee, shared by all vCPUs.
+pub struct Watch {
+    referee: Mutex<Referee>,
+    /// Accesses are of no interest; kept beside, to be asked without the lock.
+    quiet: AtomicBool,
+}
+
+/// The most that one DC ZVA zeroes: DCZID_EL0.BS is at most 9, 2K.
+const ZVA: u64 = 2048;
+
+impl Watch {
+    /// For `cpus` vCPUs that promise FEAT_BBM of level `bbm`.
+    pub fn new(cpus: usize, bbm: u8, arch: Arch) -> Self {
+        Watch {
+            referee: Mutex::new(Referee::new(cpus, bbm, arch == Arch::X86_64)),
+            quiet: AtomicBool::new(true),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Referee> {
+        self.referee.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `f` with the referee, and looks whether accesses are of interest.
+    fn tell<T>(&self, f: impl FnOnce(&mut Referee) -> T) -> T {
+        let mut referee = self.lock();
+        let result = f(&mut referee);
+        self.quiet.store(referee.is_quiet(), Relaxed);
+        result
+    }
+
+    /// Is no access of interest at the moment?
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Relaxed)
+    }
+
+    /// New translation registers.
+    pub fn set_registers(&self, cpu: u32, mmu: Mmu, mem: &&'static Ram) {
+        self.tell(|r| r.set_registers(cpu as usize, mmu, mem));
+    }
+
+    /// A TLB invalidation.
+    pub fn flush(&self, cpu: u32, flush: &Flush) {
+        self.tell(|r| r.flush(cpu as usize, flush));
+    }
+
+    /// What was found.
+    pub fn findings(&self) -> Findings {
+        self.lock().findings()
+    }
+}
+
+/// What is kept of one vCPU for the referee.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// arm64: the kernel's `current`, when it was last set.
+    current: u64,
+    /// DC ZVA is about to zero memory here.
+    zeroed: Option<u64>,
+    /// Where code runs.
+    pc: u64,
+}
+
+type TheCore = Core<&'static Ram>;
+
+impl Watched {
+    fn at(&self, cpu: u32, core: &TheCore, pc: u64) -> At {
+        let task = match core.mmu() {
+            Mmu::Arm64(_) => self.current,
+            // The address space: threads of one count as one.
+            Mmu::X86(mmu) => mmu.root(),
+        };
+        At {
+            cpu: cpu as usize,
+            pc,
+            task,
+        }
+    }
+
+    /// Code goes on at `pc`.
+    pub fn block(
+        &mut self,
+        watch: &Watch,
+        cpu: u32,
+        core: &TheCore,
+        pc: u64,
+        user: bool,
+        before: Mode,
+    ) {
+        self.pc = pc;
+        self.settle(watch, cpu, core);
+        let at = self.at(cpu, core, pc);
+        if user && before == Mode::Kernel {
+            watch.tell(|r| r.enter_user(cpu as usize, at.task));
+        }
+        if !watch.is_quiet() {
+            self.look(watch, core, at, pc, Access::Fetch, user);
+        }
+    }
+
+    fn look(&self, watch: &Watch, core: &TheCore, at: At, va: u64, access: Access, user: bool) {
+        let asid = core.mmu().asid();
+        let va = match core.mmu() {
+            Mmu::Arm64(_) => wideleaf_tlb::arm64::Mmu::untag(va),
+            Mmu::X86(_) => va,
+        };
+        watch.tell(|r| {
+            if r.may_concern(at.cpu, va, asid) {
+                r.used(at, va, access, user, core.mem());
+            }
+        });
+    }
+
+    /// A load or store to the first address of `(va, pc)` has completed.
+    pub fn access(
+        &mut self,
+        watch: &Watch,
+        cpu: u32,
+        core: &TheCore,
+        info: sys::qemu_plugin_meminfo_t,
+        (va, pc): (u64, u64),
+        user: bool,
+    ) {
+        self.settle(watch, cpu, core);
+        // SAFETY: info is QEMU's own.
+        let store = unsafe { sys::qemu_plugin_mem_is_store(info) };
+        if !watch.is_quiet() {
+            let access = if store { Access::Write } else { Access::Read };
+            let at = self.at(cpu, core, pc);
+            self.look(watch, core, at, va, access, user);
+        }
+        if !store || user {
+            return;
+        }
+        if let Some(pa) = ffi::ram_address(info, va) {
+            // SAFETY: info is QEMU's own.
+            let len = 1 << unsafe { sys::qemu_plugin_mem_size_shift(info) };
+            let at = self.at(cpu, core, pc);
+            watch.stored(at, pa, len, core.mem());
+        }
+    }
+
+    /// DC ZVA begins at `va`.
+    pub fn zeroes(&mut self, core: &TheCore, va: u64) {
+        if let Walk::Found(t) = core.mmu().walk(core.mem(), va) {
+            self.zeroed = Some(t.pa & !(ZVA - 1));
+        }
+    }
+
+    /// What an instruction did that tells nobody when it is done.
+    fn settle(&mut self, watch: &Watch, cpu: u32, core: &TheCore) {
+        if let Some(pa) = self.zeroed.take() {
+            let at = self.at(cpu, core, self.pc);
+            watch.stored(at, pa, ZVA, core.mem());
+        }
+    }
+
+    /// An instruction of interest begins.
+    pub fn event(
+        &mut self,
+        watch: &Watch,
+        cpu: u32,
+        core: &TheCore,
+        registers: &mut Registers,
+        event: &Event,
+    ) {
+        self.settle(watch, cpu, core);
+        let index = cpu as usize;
+        match *event {
+            Event::Dsb(dsb) => watch.tell(|r| r.dsb(index, dsb)),
+            // SVC and ERET synchronise too.
+            Event::Isb | Event::ExceptionLevel => watch.tell(|r| r.synchronise(index)),
+            Event::Task(register) => {
+                let value = registers.general(register);
+                // Before a return to user space it takes the user's stack.
+                if value >> 63 != 0 {
+                    self.current = value;
+                }
+            }
+            Event::FaultAddress if !watch.is_quiet() => {
+                if let Some(fault) = registers.fault() {
+                    self.fault(watch, cpu, core, fault);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A fault is being handled; [`Registers::fault`].
+    fn fault(&self, watch: &Watch, cpu: u32, core: &TheCore, [far, esr, elr]: [u64; 3]) {
+        // ESR_EL1.EC (Arm ARM DDI 0487, D17 "ESR_EL1"): aborts of instructions
+        // and data, from a lower level and from the same. WnR is bit 6.
+        let (fetch, user) = match (esr >> 26) & 63 {
+            0x20 => (true, true),
+            0x21 => (true, false),
+            0x24 => (false, true),
+            0x25 => (false, false),
+            _ => return,
+        };
+        let access = match (fetch, esr & 1 << 6 != 0) {
+            (true, _) => Access::Fetch,
+            (_, true) => Access::Write,
+            (_, false) => Access::Read,
+        };
+        let at = self.at(cpu, core, elr);
+        let va = wideleaf_tlb::arm64::Mmu::untag(far);
+        watch.tell(|r| r.faulted(at, va, access, user, core.mem()));
+    }
+}
+
+impl Watch {
+    fn stored(&self, at: At, pa: u64, len: u64, mem: &&'static Ram) {
+        let mut referee = self.lock();
+        // The last byte too: a store may begin before a table.
+        if referee.is_table(pa) || referee.is_table(pa + len - 1) {
+            referee.stored(at, pa, len, mem);
+            self.quiet.store(referee.is_quiet(), Relaxed);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Files that are whole whenever somebody reads them.
+
+use std::fs::Permissions;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Replaces `path` by a file with this content in one step, readable for all whatever the umask.
+/// It is on the disk when this returns.
+///
+/// # Errors
+///
+/// If a file cannot be written beside `path`; what was there before is there still.
+pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+    let mut file = tempfile::Builder::new()
+        .prefix(".wideleaf-")
+        .tempfile_in(parent.unwrap_or(Path::new(".")))?;
+    file.write_all(content.as_ref())?;
+    let readable = Permissions::from_mode(0o644);
+    file.as_file().set_permissions(readable)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|e| e.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_file_is_replaced_and_nothing_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("wideleaf.prom");
+        replace(&path, "old").unwrap();
+        replace(&path, "new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o644);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(replace(&folder.path().join("none/x"), "x").is_err());
+        // A folder cannot be replaced: what was to take its place is gone, too.
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        assert!(replace(&folder.path().join("folder"), "x").is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Comparisons that were made more than once, on different days or with different series.
+
+use crate::{Source, job};
+use std::collections::BTreeMap;
+use wideleaf_lab::job::takes;
+use wideleaf_lab::options::Setting;
+use wideleaf_lab::results::Comparison;
+
+/// The same comparison, in the order in which it was made.
+pub struct Again<'a> {
+    /// What was measured and when it was done, in seconds since 1970-01-01 UTC.
+    pub made: Vec<(u64, &'a Comparison)>,
+}
+
+/// A count that differs between the first and the last time.
+#[derive(Debug, PartialEq)]
+pub struct Change {
+    /// Name of the figure.
+    pub figure: String,
+    /// Name of the variant.
+    pub variant: String,
+    /// Its value the first time and the last.
+    pub values: (u64, u64),
+}
+
+/// Whatever was measured at least twice.
+pub fn again(sources: &[Source]) -> Vec<Again<'_>> {
+    let mut groups: BTreeMap<String, Vec<(u64, &Comparison)>> = BTreeMap::new();
+    for source in sources {
+        for comparison in &source.results.comparisons {
+            let made = (source.results.created_unix_s, comparison);
+            groups.entry(what(comparison)).or_default().push(made);
+        }
+    }
+    let mut repeated: Vec<_> = groups.into_values().filter(|made| made.len() > 1).collect();
+    repeated
+        .iter_mut()
+        .for_each(|made| made.sort_by_key(|(when, _)| *when));
+    repeated.into_iter().map(|made| Again { made }).collect()
+}
+
+/// What makes two comparisons the same one: all that was asked for, but the patience.
+fn what(comparison: &Comparison) -> String {
+    let own = job(comparison);
+    let asked = comparison.options.words().into_iter();
+    let options: Vec<_> = asked
+        .filter(|(setting, _)| {
+            *setting != Setting::Timeout && own.is_none_or(|job| takes(job, *setting))
+        })
+        .flat_map(|(_, words)| words)
+        .collect();
+    let Comparison {
+        job,
+        base,
+        arch,
+        page_size,
+        ..
+    } = comparison;
+    format!("{base} {arch} {page_size} {job} {options:?}")
+}
+
+impl Again<'_> {
+    /// The headline counts that both times have and that are not the same.
+    pub fn changes(&self) -> Vec<Change> {
+        let [(_, first), .., (_, last)] = self.made.as_slice() else {
+            return Vec::new();
+        };
+        let job = job(first);
+        let mut changes = Vec::new();
+        for (name, old) in &first.figures {
+            if !job.is_some_and(|job| job.is_headline(name)) {
+                continue;
+            }
+            let Some(new) = last.figures.get(name) else {
+                continue;
+            };
+            for (variant, &before) in &old.values {
+                if let Some(after) = new.of(*variant).filter(|after| *after != before) {
+                    changes.push(Change {
+                        figure: name.clone(),
+                        variant: variant.to_string(),
+                        values: (before, after),
+                    });
+                }
+            }
+        }
+        changes
+    }
+}

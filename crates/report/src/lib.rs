@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Results of the lab as one HTML page: tables, plots, and the command behind every figure.
+//!
+//! [`page()`] is all there is to call. [`pictures`] decides which plots a comparison has,
+//! [`plot`] draws them, [`days`] finds comparisons that were made more than once.
+
+pub mod days;
+mod headline;
+mod page;
+pub mod pictures;
+pub mod plot;
+
+#[cfg(test)]
+mod sample;
+
+pub use page::page;
+
+use wideleaf_lab::job::Job;
+use wideleaf_lab::jobs;
+use wideleaf_lab::results::{Comparison, Results};
+
+/// One results file.
+pub struct Source {
+    /// As the reader knows it: its path.
+    pub name: String,
+    /// What it holds.
+    pub results: Results,
+}
+
+/// Tells the command that makes a comparison again.
+pub type Command<'a> = &'a dyn Fn(&Comparison) -> String;
+
+/// `Linux 6.12, arm64, 64K pages`.
+pub fn machine(comparison: &Comparison) -> String {
+    format!(
+        "Linux {}, {}, {} pages",
+        comparison.base, comparison.arch, comparison.page_size
+    )
+}
+
+/// The job of a comparison that was read from a file; `None`: this program does not know it.
+fn job(comparison: &Comparison) -> Option<&'static dyn Job> {
+    jobs::find(&comparison.job).ok()
+}

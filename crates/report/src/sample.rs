@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Results for the tests, with as many figures as they look at.
+
+use crate::Source;
+use serde_json::{Value, json};
+use wideleaf_kbuild::Arch;
+use wideleaf_lab::job::usual;
+use wideleaf_lab::jobs;
+
+/// A count of the three variants; `spread` as with `--repeat`.
+pub fn count(pristine: u64, fixed: u64, patched: u64) -> Value {
+    json!({
+        "unit": "counts", "ratio": null, "spread": 0.001,
+        "pristine": pristine, "fixed-contpte": fixed, "patched": patched,
+    })
+}
+
+/// One results file, made `day` days after 1970-01-01, with one comparison.
+pub fn source(day: u64, job: &str, figures: &Value) -> Source {
+    let kernel = |variant: &str| {
+        json!({
+            "variant": variant, "image": "/k/Image", "image_hash": "00ff",
+            "package_version": "7.3.4-1", "config_hash": "11", "compiler": "gcc",
+        })
+    };
+    let options = usual(jobs::find(job).unwrap(), Arch::Arm64);
+    let results = json!({
+        "schema": "wideleaf-lab-results", "schema_version": 1, "wideleaf": "0.1.0",
+        "created_unix_s": day * 86400,
+        "host": { "cpu": "a <b> CPU", "cpus": 2, "memory_bytes": 1, "kernel": "6.18", "os": "Debian" },
+        "comparisons": [{
+            "job": job, "base": "7.3", "arch": "arm64", "page_size": "4K", "options": options,
+            "memory_bytes": 1, "qemu": { "path": "/qemu", "version": "10" }, "profile": null,
+            "kernels": [kernel("pristine"), kernel("fixed-contpte"), kernel("patched")],
+            "runs": [], "figures": figures,
+        }],
+        "expectations": [],
+    });
+    Source {
+        name: format!("day-{day}.json"),
+        results: serde_json::from_value(results).unwrap(),
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A control group that the copies are charged to: pages of a tmpfs belong to
+//! the group of the process that wrote them, also after that has left.
+
+use crate::Error;
+use procfs::process::{MountInfo, Process};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "wideleaf-stage";
+
+/// This process, moved into the group until this value goes.
+pub(crate) struct Inside {
+    back: PathBuf,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Fails only if the group that it came from is gone.
+        let _ = fs::write(self.back.join("cgroup.procs"), "0");
+    }
+}
+
+/// Where memory is controlled: the hierarchy's root, its limit's file, and this process's group.
+struct Hierarchy {
+    root: PathBuf,
+    limit: &'static str,
+    mine: PathBuf,
+}
+
+fn hierarchy() -> Result<Hierarchy, Error> {
+    let wrong = |error: procfs::ProcError| Error::Cgroup(error.to_string());
+    let me = Process::myself().map_err(wrong)?;
+    let mounts = me.mountinfo().map_err(wrong)?.0;
+    let groups = me.cgroups().map_err(wrong)?.0;
+    let v1 = |m: &&MountInfo| m.fs_type == "cgroup" && m.super_options.contains_key("memory");
+    let v2 = |m: &&MountInfo| m.fs_type == "cgroup2" && has_memory(&m.mount_point);
+    let (mount, limit, group) = match (mounts.iter().find(v2), mounts.iter().find(v1)) {
+        (Some(mount), _) => (
+            mount,
+            "memory.max",
+            groups.iter().find(|g| g.hierarchy == 0),
+        ),
+        (None, Some(mount)) => {
+            let memory = |c: &String| c == "memory";
+            let group = groups.iter().find(|g| g.controllers.iter().any(memory));
+            (mount, "memory.limit_in_bytes", group)
+        }
+        (None, None) => {
+            return Err(Error::Cgroup(
+                "no hierarchy with the memory controller is mounted".into(),
+            ));
+        }
+    };
+    let path = group.map_or("/", |g| &g.pathname);
+    Ok(Hierarchy {
+        root: mount.mount_point.clone(),
+        limit,
+        mine: mount.mount_point.join(path.trim_start_matches('/')),
+    })
+}
+
+fn has_memory(root: &Path) -> bool {
+    let text = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+    text.split_whitespace()
+        .any(|controller| controller == "memory")
+}
+
+/// Where the group will be: known before it is made, so that it can be
+/// written down first.
+pub(crate) fn path() -> Result<PathBuf, Error> {
+    Ok(hierarchy()?.root.join(NAME))
+}
+
+/// Makes the group, sets its limit in bytes and moves this process into it.
+pub(crate) fn enter(limit: u64) -> Result<Inside, Error> {
+    let hierarchy = hierarchy()?;
+    let group = hierarchy.root.join(NAME);
+    let wrong = |what: &Path| {
+        let what = what.display().to_string();
+        move |error| Error::Cgroup(format!("{what}: {error}"))
+    };
+    if hierarchy.limit == "memory.max" {
+        // Often on already; if not and refused, the limit's file is missing below.
+        let _ = fs::write(hierarchy.root.join("cgroup.subtree_control"), "+memory");
+    }
+    if !group.is_dir() {
+        fs::create_dir(&group).map_err(wrong(&group))?;
+    }
+    let file = group.join(hierarchy.limit);
+    fs::write(&file, limit.to_string()).map_err(wrong(&file))?;
+    let procs = group.join("cgroup.procs");
+    fs::write(&procs, "0").map_err(wrong(&procs))?;
+    Ok(Inside {
+        back: hierarchy.mine,
+    })
+}
+
+/// Removes the group; one whose pages are still in use goes with the next try.
+pub(crate) fn remove(group: &Path) {
+    let _ = fs::remove_dir(group);
+}

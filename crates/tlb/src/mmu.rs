@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The registers by which a core translates, whatever its architecture.
+
+use crate::walk::{PhysMem, Walk};
+use crate::{arm64, x86};
+
+/// The translation registers of either architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mmu {
+    /// AArch64 EL1&0.
+    Arm64(arm64::Mmu),
+    /// x86-64.
+    X86(x86::Mmu),
+}
+
+impl Mmu {
+    /// Is translation on? While it is off nothing is counted.
+    pub fn enabled(&self) -> bool {
+        match self {
+            Mmu::Arm64(m) => m.enabled(),
+            Mmu::X86(m) => m.enabled(),
+        }
+    }
+
+    /// Current address space: ASID or PCID.
+    pub fn asid(&self) -> u16 {
+        match self {
+            Mmu::Arm64(m) => m.asid(),
+            Mmu::X86(m) => m.pcid(),
+        }
+    }
+
+    /// Walks the page tables for `va`.
+    pub fn walk(&self, mem: &impl PhysMem, va: u64) -> Walk {
+        match self {
+            Mmu::Arm64(m) => m.walk(mem, va),
+            Mmu::X86(m) => m.walk(mem, va),
+        }
+    }
+
+    /// `va` as TLBs compare it.
+    #[inline]
+    pub fn key(&self, va: u64) -> u64 {
+        match self {
+            Mmu::Arm64(_) => arm64::Mmu::untag(va),
+            Mmu::X86(_) => va,
+        }
+    }
+}

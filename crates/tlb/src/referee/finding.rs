@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the referee reports.
+
+use super::format::{Desc, Leaf};
+use serde::{Deserialize, Serialize};
+
+/// The rule that was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// An address was used while a TLB could still translate it elsewhere.
+    StaleTranslation,
+    /// An access could still be granted by an entry that was taken away.
+    StaleGrant,
+    /// A live entry was changed directly into one that needs an invalid one
+    /// between.
+    NoBreak,
+    /// The entry was made invalid between, but its old translation was not
+    /// invalidated, or the invalidation was not complete.
+    NoFlush,
+    /// Two entries of different size could be cached for one address.
+    SizeConflict,
+    /// Entries of one contiguous group do not agree.
+    Contiguous,
+    /// An entry was made valid in a table that was taken out of use and that
+    /// a TLB could still walk.
+    TableReuse,
+    /// A new kernel entry was used before the barriers that make it visible.
+    Unsynchronised,
+}
+
+impl Kind {
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::StaleTranslation => "stale-translation",
+            Kind::StaleGrant => "stale-grant",
+            Kind::NoBreak => "no-break",
+            Kind::NoFlush => "no-flush",
+            Kind::SizeConflict => "size-conflict",
+            Kind::Contiguous => "contiguous",
+            Kind::TableReuse => "table-reuse",
+            Kind::Unsynchronised => "unsynchronised",
+        }
+    }
+}
+
+/// Where something happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// CPU.
+    pub cpu: u32,
+    /// Address of the instruction.
+    pub pc: u64,
+    /// The same in words, if the lab knows the kernel's symbols.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symbol: Option<String>,
+}
+
+/// A broken rule, at the first of its occurrences.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The rule.
+    pub kind: Kind,
+    /// The virtual address.
+    pub va: u64,
+    /// The address space; `None` for entries that hold in all.
+    pub asid: Option<u16>,
+    /// What a TLB could hold.
+    pub old: String,
+    /// What the tables say.
+    pub new: String,
+    /// The store that took `old` out of the tables.
+    pub change: Place,
+    /// The access, or the store that made the second entry.
+    pub usage: Place,
+    /// How often the same two instructions did it.
+    pub count: u64,
+}
+
+/// All that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Each pair of instructions once.
+    pub list: Vec<Finding>,
+    /// Findings that the list had no room for.
+    pub left_out: u64,
+    /// Stores to page tables that were looked at.
+    pub table_writes: u64,
+    /// Largest number of old translations that were remembered at a time.
+    pub most_stale: u64,
+    /// Largest number of page-table pages at a time.
+    pub most_tables: u64,
+    /// Old translations that were not remembered for want of room: what is
+    /// said of them is incomplete.
+    pub forgotten: u64,
+}
+
+/// Pairs of instructions that are listed.
+const MOST: usize = 256;
+
+impl Findings {
+    /// Adds `finding`, or counts it with those of the same instructions.
+    pub fn add(&mut self, finding: Finding) {
+        let same = |f: &&mut Finding| {
+            f.kind == finding.kind
+                && f.change.pc == finding.change.pc
+                && f.usage.pc == finding.usage.pc
+        };
+        if let Some(known) = self.list.iter_mut().find(same) {
+            known.count += 1;
+        } else if self.list.len() < MOST {
+            self.list.push(finding);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// Nothing found?
+    pub fn is_clean(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+/// An entry in words: `64K at 0x80010000, user read write, contiguous 2M`.
+pub fn describe(desc: &Desc) -> String {
+    match desc {
+        Desc::Invalid => "invalid".into(),
+        Desc::Table(pa) => format!("table at {pa:#x}"),
+        Desc::Leaf(leaf) => describe_leaf(leaf),
+    }
+}
+
+fn describe_leaf(leaf: &Leaf) -> String {
+    use super::format::grant::*;
+    use crate::leaf::name_of_shift;
+    let mut words = format!("{} at {:#x}", name_of_shift(leaf.shift), leaf.pa);
+    let kernel = [KERNEL_READ, KERNEL_WRITE, KERNEL_FETCH];
+    let user = [USER_READ, USER_WRITE, USER_FETCH];
+    for (who, bits) in [("kernel", kernel), ("user", user)] {
+        let letters = bits.iter().zip("rwx".chars());
+        let granted: String = letters
+            .map(|(bit, c)| if leaf.grants & bit != 0 { c } else { '-' })
+            .collect();
+        words += &format!(", {who} {granted}");
+    }
+    if leaf.group != leaf.shift {
+        words += &format!(", contiguous {}", name_of_shift(leaf.group));
+    }
+    if leaf.global {
+        words += ", global";
+    }
+    words + &format!(", attributes {:#x}", leaf.attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(pc: u64) -> Finding {
+        Finding {
+            kind: Kind::NoBreak,
+            va: 0,
+            asid: None,
+            old: String::new(),
+            new: String::new(),
+            change: Place::default(),
+            usage: Place {
+                pc,
+                ..Place::default()
+            },
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn the_same_instructions_are_listed_once_and_the_list_ends() {
+        let mut f = Findings::default();
+        for pc in 0..300 {
+            f.add(finding(pc));
+            f.add(finding(pc));
+        }
+        assert_eq!((f.list.len(), f.list[0].count), (MOST, 2));
+        assert_eq!(f.left_out, 2 * (300 - MOST as u64));
+    }
+
+    #[test]
+    fn kinds_are_called_the_same_everywhere() {
+        for kind in [Kind::StaleTranslation, Kind::NoBreak, Kind::Unsynchronised] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The rules themselves: pure comparisons of two entries.
+//!
+//! Arm ARM (DDI 0487), D8 "Using break-before-make when updating translation
+//! table entries" and "The Contiguous bit"; the section's number moves between
+//! issues and was not checked.
+
+use super::finding::Kind;
+use super::format::{Desc, Leaf};
+
+/// Does a TLB that still holds `old` do no harm where the tables say `new`? It
+/// translates to the same place, in the same way and the same size, and grants
+/// nothing more: at worst an access faults that need not.
+pub fn harmless(old: &Desc, new: &Desc) -> bool {
+    match (old, new) {
+        (Desc::Invalid, _) => true,
+        (Desc::Leaf(old), Desc::Leaf(new)) => {
+            !old.cacheable || (alike(old, new) && old.grants & !new.grants == 0)
+        }
+        // What is not cached may change as it likes.
+        (Desc::Leaf(old), _) => !old.cacheable,
+        (old, new) => old == new,
+    }
+}
+
+/// The same but for permissions, access flag and dirty state.
+fn alike(a: &Leaf, b: &Leaf) -> bool {
+    (a.pa, a.shift, a.group, a.attributes, a.global)
+        == (b.pa, b.shift, b.group, b.attributes, b.global)
+}
+
+/// Must `old` have left every TLB before `new` may be valid at `va`? `bbm` is
+/// the level of FEAT_BBM that the CPU promises, without conflict aborts.
+pub fn needs_break(old: &Desc, new: &Desc, va: u64, bbm: u8) -> Option<Break> {
+    match (old, new) {
+        (Desc::Invalid, _) | (_, Desc::Invalid) => None,
+        (Desc::Table(a), Desc::Table(b)) => (a != b).then_some(Break::Output),
+        (Desc::Table(_), Desc::Leaf(_)) | (Desc::Leaf(_), Desc::Table(_)) => {
+            (bbm < 2).then_some(Break::Size)
+        }
+        (Desc::Leaf(old), Desc::Leaf(new)) => leaves(old, new, va, bbm),
+    }
+}
+
+/// Why entries may not follow each other directly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// Another output address, memory type, or global where it was not.
+    Output,
+    /// Another size: block and table, or the contiguous bit.
+    Size,
+}
+
+impl Break {
+    /// What it is called when `direct`ly changed, or when not flushed between.
+    pub fn kind(self, direct: bool) -> Kind {
+        match (self, direct) {
+            (_, true) => Kind::NoBreak,
+            (Break::Size, false) => Kind::SizeConflict,
+            (Break::Output, false) => Kind::NoFlush,
+        }
+    }
+}
+
+fn leaves(old: &Leaf, new: &Leaf, va: u64, bbm: u8) -> Option<Break> {
+    let at = |leaf: &Leaf| leaf.pa | (va & ((1 << leaf.shift) - 1));
+    // Only non-global to global is forbidden.
+    let globalised = new.global && !old.global;
+    if at(old) != at(new) || old.attributes != new.attributes || globalised {
+        return Some(Break::Output);
+    }
+    let resized = (old.shift, old.group) != (new.shift, new.group);
+    (resized && bbm < 2).then_some(Break::Size)
+}
+
+/// May `a` and `b`, valid at `va_a` and `va_b` of one contiguous group, stand
+/// beside each other? Permissions, access flag and dirty state may differ.
+pub fn neighbours_agree(a: (&Leaf, u64), b: (&Leaf, u64), bbm: u8) -> bool {
+    let ((a, va_a), (b, va_b)) = (a, b);
+    let grouped = |l: &Leaf| l.group != l.shift;
+    if !grouped(a) && !grouped(b) {
+        return true;
+    }
+    let congruent = a.pa.wrapping_sub(va_a) == b.pa.wrapping_sub(va_b);
+    let within = (1u64 << a.group.max(b.group)) - 1;
+    let aligned = (a.pa ^ va_a) & within == 0;
+    let same_bit = grouped(a) == grouped(b) || bbm >= 2;
+    congruent && aligned && same_bit && a.attributes == b.attributes && a.global == b.global
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::referee::format::grant::*;
+
+    fn page(pa: u64) -> Leaf {
+        Leaf {
+            pa,
+            shift: 16,
+            group: 16,
+            grants: KERNEL_READ | USER_READ,
+            attributes: 0x310,
+            global: false,
+            cacheable: true,
+        }
+    }
+
+    fn writable(leaf: Leaf) -> Leaf {
+        Leaf {
+            grants: leaf.grants | USER_WRITE | KERNEL_WRITE,
+            ..leaf
+        }
+    }
+
+    fn contiguous(leaf: Leaf) -> Leaf {
+        Leaf { group: 21, ..leaf }
+    }
+
+    #[test]
+    fn more_rights_need_no_flush_and_fewer_do() {
+        let (ro, rw) = (
+            Desc::Leaf(page(0x10000)),
+            Desc::Leaf(writable(page(0x10000))),
+        );
+        assert!(harmless(&ro, &rw));
+        assert!(!harmless(&rw, &ro));
+        assert!(!harmless(&ro, &Desc::Invalid));
+        assert!(!harmless(&ro, &Desc::Leaf(page(0x20000))));
+    }
+
+    #[test]
+    fn what_is_not_accessed_is_not_cached() {
+        let old = Desc::Leaf(Leaf {
+            cacheable: false,
+            ..page(0x10000)
+        });
+        assert!(harmless(&old, &Desc::Invalid));
+        // Ageing: the old entry grants what the new one does.
+        let young = Desc::Leaf(page(0x10000));
+        assert!(harmless(&young, &old));
+    }
+
+    #[test]
+    fn permissions_need_no_break() {
+        let (ro, rw) = (
+            Desc::Leaf(page(0x10000)),
+            Desc::Leaf(writable(page(0x10000))),
+        );
+        assert_eq!(needs_break(&rw, &ro, 0x10000, 0), None);
+        assert_eq!(needs_break(&ro, &rw, 0x10000, 0), None);
+    }
+
+    #[test]
+    fn another_address_type_or_global_needs_a_break_at_any_level() {
+        let old = page(0x10000);
+        let typed = Leaf {
+            attributes: 0x304,
+            ..old
+        };
+        let global = Leaf {
+            global: true,
+            ..old
+        };
+        for new in [page(0x20000), typed, global] {
+            let got = needs_break(&Desc::Leaf(old), &Desc::Leaf(new), 0x10000, 2);
+            assert_eq!(got, Some(Break::Output));
+        }
+        let got = needs_break(&Desc::Leaf(global), &Desc::Leaf(old), 0x10000, 0);
+        assert_eq!(got, None, "global to non-global");
+    }
+
+    #[test]
+    fn sizes_need_a_break_unless_the_cpu_promises_otherwise() {
+        let (a, b) = (page(0x20_0000), contiguous(page(0x20_0000)));
+        let va = 0x40_0000;
+        for (old, new) in [(a, b), (b, a)] {
+            let (old, new) = (Desc::Leaf(old), Desc::Leaf(new));
+            assert_eq!(needs_break(&old, &new, va, 0), Some(Break::Size));
+            assert_eq!(needs_break(&old, &new, va, 1), Some(Break::Size));
+            assert_eq!(needs_break(&old, &new, va, 2), None);
+        }
+        let table = Desc::Table(0x1000);
+        assert_eq!(
+            needs_break(&Desc::Leaf(a), &table, va, 0),
+            Some(Break::Size)
+        );
+        assert_eq!(needs_break(&table, &Desc::Leaf(a), va, 2), None);
+    }
+
+    #[test]
+    fn a_block_and_the_page_inside_it_are_compared_at_the_address() {
+        let block = Leaf {
+            shift: 29,
+            group: 29,
+            ..page(0x4000_0000)
+        };
+        let inside = page(0x4003_0000);
+        let (block, inside) = (Desc::Leaf(block), Desc::Leaf(inside));
+        assert_eq!(
+            needs_break(&block, &inside, 0x2003_0000, 0),
+            Some(Break::Size)
+        );
+        assert_eq!(
+            needs_break(&block, &inside, 0x2004_0000, 0),
+            Some(Break::Output)
+        );
+    }
+
+    #[test]
+    fn names_tell_a_change_without_break_from_one_without_flush() {
+        assert_eq!(Break::Output.kind(true), Kind::NoBreak);
+        assert_eq!(Break::Output.kind(false), Kind::NoFlush);
+        assert_eq!(Break::Size.kind(false), Kind::SizeConflict);
+    }
+
+    #[test]
+    fn neighbours_of_a_group_agree_in_all_but_permissions() {
+        let a = contiguous(page(0x20_0000));
+        let b = contiguous(page(0x21_0000));
+        let (va, vb) = (0x40_0000, 0x41_0000);
+        assert!(neighbours_agree((&a, va), (&b, vb), 0));
+        assert!(neighbours_agree((&writable(a), va), (&b, vb), 0));
+        let elsewhere = contiguous(page(0x30_0000));
+        assert!(!neighbours_agree((&a, va), (&elsewhere, vb), 2));
+        let single = page(0x21_0000);
+        assert!(!neighbours_agree((&a, va), (&single, vb), 0));
+        assert!(neighbours_agree((&a, va), (&single, vb), 2));
+        // A group that is not aligned.
+        let c = contiguous(page(0x21_0000));
+        let d = contiguous(page(0x22_0000));
+        assert!(!neighbours_agree((&c, va), (&d, vb), 0));
+        // Without the bit there is no group.
+        assert!(neighbours_agree(
+            (&page(0x50_0000), va),
+            (&page(0x10_0000), vb),
+            0
+        ));
+    }
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Old translations: what left the page tables and may still be in a TLB.
+
+use super::format::Desc;
+use crate::tlb::Invalidate;
+use std::collections::{BTreeMap, HashMap};
+
+/// Which address spaces an old translation holds in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// All.
+    Global,
+    /// The kernel's, though not global (KPTI): whatever the ASID or PCID is.
+    Kernel,
+    /// One.
+    Asid(u16),
+}
+
+/// Who changed a table, and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    /// CPU.
+    pub cpu: usize,
+    /// Address of the instruction.
+    pub pc: u64,
+    /// What tells kernel threads of execution apart: the kernel stack.
+    pub task: u64,
+}
+
+/// An old translation.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// First address.
+    pub va: u64,
+    /// Bytes, log2.
+    pub shift: u8,
+    /// Address spaces.
+    pub scope: Scope,
+    /// Level, 3 being the last.
+    pub level: i8,
+    /// What was there.
+    pub old: Desc,
+    /// CPUs that may hold it, a bit each.
+    pub holders: u64,
+    /// A DSB stands between the store and now, so that a TLBI covers it.
+    pub visible: bool,
+    /// Invalidations that are not complete: who made it, for which CPUs.
+    pub in_flight: Vec<(usize, u64)>,
+    /// The CPU that invalidated it, and which has not synchronised since.
+    pub unsynchronised: u64,
+    /// The store that took it away.
+    pub at: At,
+    /// Whoever took it away has returned to user space since, so that nobody
+    /// is about to flush it.
+    pub lapsed: bool,
+}
+
+impl Record {
+    /// Last address.
+    pub fn last(&self) -> u64 {
+        self.va | ((1 << self.shift) - 1)
+    }
+}
+
+/// A TLB invalidation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flush {
+    /// What it covers.
+    pub what: Invalidate,
+    /// Leaves only, no tables (the VALE forms).
+    pub leaves_only: bool,
+    /// Level of the leaf that it is about (the TTL hint).
+    pub level: Option<i8>,
+    /// Other CPUs of the Inner Shareable domain too.
+    pub broadcast: bool,
+}
+
+impl Flush {
+    /// Does it cover `r`?
+    fn covers(&self, r: &Record) -> bool {
+        if self.leaves_only && matches!(r.old, Desc::Table(_)) {
+            return false;
+        }
+        // The hint names the level of the leaf: of that leaf's entry the flush
+        // takes hold, and of the tables on the way to it.
+        let reached = match r.old {
+            Desc::Table(_) => self.level.is_none_or(|level| level > r.level),
+            _ => self.level.is_none_or(|level| level == r.level),
+        };
+        if !reached {
+            return false;
+        }
+        match self.what {
+            Invalidate::All => true,
+            Invalidate::NonGlobal => r.scope != Scope::Global,
+            Invalidate::Asid(asid) => r.scope == Scope::Asid(asid),
+            Invalidate::Range {
+                start,
+                last,
+                asid,
+                globals,
+            } => {
+                let space = match (r.scope, asid) {
+                    (Scope::Global, _) => globals,
+                    (_, None) => true,
+                    (Scope::Asid(held), Some(asid)) => held == asid,
+                    // A kernel without global entries names the ASID that it
+                    // runs with, and then the user's.
+                    (Scope::Kernel, Some(_)) => globals,
+                };
+                space && start <= r.last() && last >= r.va
+            }
+        }
+    }
+}
+
+/// Old translations remembered at a time. At about 150 bytes each, 300 MB.
+const MOST: usize = 2_000_000;
+
+/// The records of one scope, by size and by address.
+#[derive(Debug, Default)]
+struct Space {
+    sizes: BTreeMap<u8, BTreeMap<u64, Vec<Record>>>,
+    /// All records lie between these; what was removed does not narrow them.
+    bounds: Option<(u64, u64)>,
+}
+
+/// All old translations.
+#[derive(Debug, Default)]
+pub struct Stale {
+    spaces: HashMap<Scope, Space>,
+    len: usize,
+    /// Most at a time.
+    pub most: usize,
+    /// Not remembered.
+    pub forgotten: u64,
+    /// Those whose store no DSB followed, by CPU.
+    invisible: HashMap<usize, Vec<Key>>,
+    /// Those whose maker has not returned to user space.
+    open: HashMap<u64, Vec<Key>>,
+    /// Those with an invalidation in flight, by CPU that made it.
+    in_flight: HashMap<usize, Vec<Key>>,
+    /// Those that wait for a context synchronisation, by CPU.
+    unsynchronised: HashMap<usize, Vec<Key>>,
+}
+
+type Key = (Scope, u8, u64);
+
+impl Stale {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// May an access to `va` in `asid` meet a record? Cheap; true too often.
+    pub fn may_concern(&self, va: u64, asid: u16) -> bool {
+        self.len != 0
+            && [Scope::Global, Scope::Kernel, Scope::Asid(asid)]
+                .iter()
+                .filter_map(|scope| self.spaces.get(scope)?.bounds)
+                .any(|(low, high)| (low..=high).contains(&va))
+    }
+
+    /// Remembers `record`.
+    pub fn add(&mut self, record: Record) {
+        if self.len >= MOST {
+            self.forgotten += 1;
+            return;
+        }
+        let key = (record.scope, record.shift, record.va);
+        let (va, last) = (record.va, record.last());
+        let space = self.spaces.entry(record.scope).or_default();
+        let sizes = space.sizes.entry(record.shift).or_default();
+        let list = sizes.entry(record.va).or_default();
+        // The same again is one; it was made by the last store.
+        let before = list.len();
+        list.retain(|r| r.old != record.old);
+        self.len += 1 + list.len() - before;
+        self.invisible.entry(record.at.cpu).or_default().push(key);
+        self.open.entry(record.at.task).or_default().push(key);
+        list.push(record);
+        space.bounds = Some(match space.bounds {
+            Some((low, high)) => (low.min(va), high.max(last)),
+            None => (va, last),
+        });
+        self.most = self.most.max(self.len);
+    }
+
+    /// Calls `f` with all records of `scopes` that overlap `va ..= last`.
+    pub fn overlapping(
+        &mut self,
+        scopes: &[Scope],
+        va: u64,
+        last: u64,
+        mut f: impl FnMut(&mut Record),
+    ) {
+        for scope in scopes {
+            let Some(space) = self.spaces.get_mut(scope) else {
+                continue;
+            };
+            if space
+                .bounds
+                .is_none_or(|(low, high)| last < low || va > high)
+            {
+                continue;
+            }
+            for (&shift, records) in &mut space.sizes {
+                let first = va >> shift << shift;
+                for (_, list) in records.range_mut(first..=last) {
+                    list.iter_mut().for_each(&mut f);
+                }
+            }
+        }
+    }
+
+    /// The scopes that have records.
+    pub fn scopes(&self) -> Vec<Scope> {
+        self.spaces.keys().copied().collect()
+    }
+
+    fn at(&mut self, key: Key, mut f: impl FnMut(&mut Record)) {
+        let (scope, shift, va) = key;
+        let space = self.spaces.get_mut(&scope);
+        let sizes = space.and_then(|space| space.sizes.get_mut(&shift));
+        if let Some(list) = sizes.and_then(|sizes| sizes.get_mut(&va)) {
+            list.iter_mut().for_each(&mut f);
+        }
+    }
+
+    /// `cpu` invalidates. It counts for records whose store is visible.
+    /// `immediate`: complete at once (x86).
+    pub fn flush(&mut self, cpu: usize, flush: &Flush, immediate: bool) -> Vec<Record> {
+        let mask = match flush.broadcast {
+            true => u64::MAX,
+            false => 1 << cpu,
+        };
+        let mut keys = Vec::new();
+        let (low, high) = match flush.what {
+            Invalidate::Range { start, last, .. } => (start, last),
+            _ => (0, u64::MAX),
+        };
+        let all = self.scopes();
+        let scopes: Vec<Scope> = match flush.what {
+            Invalidate::Asid(asid) => vec![Scope::Asid(asid)],
+            Invalidate::Range {
+                asid: Some(asid), ..
+            } => vec![Scope::Global, Scope::Kernel, Scope::Asid(asid)],
+            _ => all,
+        };
+        self.overlapping(&scopes, low, high, |r| {
+            if (r.visible || immediate) && flush.covers(r) {
+                keys.push((r.scope, r.shift, r.va));
+                match immediate {
+                    true => r.holders &= !mask,
+                    false => r.in_flight.push((cpu, mask)),
+                }
+            }
+        });
+        keys.dedup();
+        if immediate {
+            return self.sweep(keys);
+        }
+        self.in_flight.entry(cpu).or_default().extend(keys);
+        Vec::new()
+    }
+
+    /// A DSB on `cpu` that orders stores: what it stored is visible. If
+    /// `completes` also its invalidations are complete, of all CPUs
+    /// (`shareable`) or of its own TLB. `self_synchronising`: the CPU's own
+    /// accesses need no context synchronisation. Returns what is over.
+    pub fn barrier(&mut self, cpu: usize, completes: bool, shareable: bool) -> Vec<Record> {
+        for key in self.invisible.remove(&cpu).unwrap_or_default() {
+            self.at(key, |r| r.visible |= r.at.cpu == cpu);
+        }
+        if !completes {
+            return Vec::new();
+        }
+        let mut keys = self.in_flight.remove(&cpu).unwrap_or_default();
+        keys.sort_unstable_by_key(|k| (k.1, k.2));
+        keys.dedup();
+        let own = 1 << cpu;
+        for &key in &keys {
+            self.at(key, |r| {
+                let ended = r.in_flight.iter().filter(|(by, _)| *by == cpu);
+                let mask = ended.fold(0, |all, (_, mask)| all | mask);
+                let mask = if shareable { mask } else { mask & own };
+                r.in_flight.retain(|(by, _)| *by != cpu);
+                r.unsynchronised |= r.holders & mask & own;
+                r.holders &= !mask;
+            });
+        }
+        let waiting = self.unsynchronised.entry(cpu).or_default();
+        waiting.extend(&keys);
+        self.sweep(keys)
+    }
+
+    /// A context synchronisation event on `cpu`.
+    pub fn synchronise(&mut self, cpu: usize) -> Vec<Record> {
+        let Some(keys) = self.unsynchronised.get_mut(&cpu).map(std::mem::take) else {
+            return Vec::new();
+        };
+        for &key in &keys {
+            self.at(key, |r| r.unsynchronised &= !(1 << cpu));
+        }
+        self.sweep(keys)
+    }
+
+    /// Removes those of `keys` that no CPU holds any more, and returns them.
+    fn sweep(&mut self, keys: Vec<Key>) -> Vec<Record> {
+        let mut over = Vec::new();
+        for (scope, shift, va) in keys {
+            let Some(space) = self.spaces.get_mut(&scope) else {
+                continue;
+            };
+            let Some(sizes) = space.sizes.get_mut(&shift) else {
+                continue;
+            };
+            let Some(list) = sizes.get_mut(&va) else {
+                continue;
+            };
+            let gone = list.extract_if(.., |r| r.holders | r.unsynchronised == 0);
+            let before = over.len();
+            over.extend(gone);
+            self.len -= over.len() - before;
+            if list.is_empty() {
+                sizes.remove(&va);
+            }
+            if sizes.is_empty() {
+                space.sizes.remove(&shift);
+            }
+            if space.sizes.is_empty() {
+                self.spaces.remove(&scope);
+            }
+        }
+        over
+    }
+
+    /// `task` returns to user space: what it did not flush it does not mean
+    /// to.
+    pub fn lapse(&mut self, task: u64) {
+        for key in self.open.remove(&task).unwrap_or_default() {
+            self.at(key, |r| r.lapsed |= r.at.task == task);
+        }
+    }
+}

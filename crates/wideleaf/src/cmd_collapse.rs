@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf collapse`: wide leaves for the text of processes that run.
+
+mod act;
+mod plan;
+
+use crate::procset::{Choice, Machine, Machinery, Pressure, Seen};
+use crate::stdout::{tell, write_json, write_out};
+use crate::table::{Align, Table, bytes};
+use crate::usage::misuse;
+use act::{Budget, act};
+use anyhow::{Context, Result};
+use plan::{Need, Target, need};
+use serde::Serialize;
+use std::process::ExitCode;
+use wideleaf_collapse::spare;
+use wideleaf_procmap::{Coverage, Error, Process, Run, Scope, Sight};
+use wideleaf_size::{parse, short};
+
+/// Arguments of `wideleaf collapse`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each whole 2M block of text that no PMD maps yet is asked for by
+process_madvise(MADV_COLLAPSE): the kernel copies it into one folio and maps
+that by one leaf, in every process that is named. Content and addresses stay.
+One block at a time, and half of the time nothing; not where the kernel would
+have to reclaim memory for it, in the machine or in the process's control group.
+
+How much memory that takes is told first; --dry-run does nothing else. Blocks
+that are left as they are come with the reason, by range.
+
+Of other processes it needs CAP_SYS_NICE and the right to look at them: root.
+`wideleaf doctor` tells on which file systems the kernel collapses text.
+
+Exit status: 0 all blocks are wide now; 1 nothing matched, or an error; 2 usage;
+3 some blocks were left.
+
+Examples:
+  wideleaf collapse --dry-run --name postgres
+  wideleaf collapse --limit 256M $(pidof mysqld)
+  wideleaf collapse --cgroup /system.slice/nginx.service --json")]
+pub struct Args {
+    /// Processes
+    #[arg(value_name = "PID")]
+    pids: Vec<u32>,
+    #[command(flatten)]
+    choice: Choice,
+    /// Take no more memory than this for new folios [default: a quarter of what
+    /// is free in whole blocks]
+    #[arg(long, value_name = "SIZE", value_parser = parse)]
+    limit: Option<u64>,
+    /// Only tell what would be done and what it would take
+    #[arg(long)]
+    dry_run: bool,
+    /// Bytes as plain numbers
+    #[arg(short, long)]
+    bytes: bool,
+    /// No lines of headings
+    #[arg(short, long)]
+    noheadings: bool,
+    /// Print JSON (docs/tool.md has the schema)
+    #[arg(short = 'J', long)]
+    json: bool,
+    #[command(flatten)]
+    machine: Machine,
+}
+
+/// Some blocks were left.
+const LEFT: u8 = 3;
+
+/// Runs `wideleaf collapse`.
+pub fn run(args: Args) -> Result<ExitCode> {
+    if args.pids.is_empty() && args.choice.name.is_none() && args.choice.cgroup.is_none() {
+        misuse!("collapse whom? Give process numbers, --name or --cgroup");
+    }
+    let mut machine = Machinery::new(&args.machine)?;
+    let (mut targets, seen) = targets(&args, &mut machine)?;
+    for note in machine.losses(&seen) {
+        tell!("wideleaf: collapse: {note}");
+    }
+    if targets.is_empty() {
+        tell!("wideleaf: collapse: no process matched, or none could be read");
+        return Ok(ExitCode::FAILURE);
+    }
+    let free = spare(&args.machine.proc, machine.page, machine.pmd)
+        .with_context(|| {
+            format!(
+                "cannot tell how much memory is free, from {}",
+                args.machine.proc.display()
+            )
+        })?
+        .bytes();
+    let limit = args.limit.unwrap_or(free / 4);
+    let need = need(&targets, machine.pmd);
+    announce(&args, &machine, need, free, limit);
+    let mut budget = Budget::new(limit, machine.page, machine.pmd, args.machine.proc.clone());
+    if !args.dry_run {
+        act(&mut targets, &mut budget);
+    }
+    let after = match args.dry_run {
+        true => Vec::new(),
+        false => again(&targets, &mut machine)?,
+    };
+    let outcome = Outcome {
+        need,
+        free,
+        limit,
+        taken: budget.taken,
+        targets: &targets,
+        after: &after,
+    };
+    match args.json {
+        true => write_json(&document(&args, &machine, &outcome))?,
+        false => write_out(&tables(&args, &machine, &outcome))?,
+    }
+    let left = targets.iter().any(|t| !t.left.is_empty());
+    let missed = seen.vanished.len() + seen.denied.len() + seen.failed.len();
+    let unread = missed > 0 && !args.pids.is_empty();
+    Ok(match () {
+        () if unread => ExitCode::FAILURE,
+        () if left && !args.dry_run => ExitCode::from(LEFT),
+        () => ExitCode::SUCCESS,
+    })
+}
+
+/// The processes that were asked for, with what there is to do.
+fn targets(args: &Args, machine: &mut Machinery) -> Result<(Vec<Target>, Seen)> {
+    let all;
+    let pids = match args.pids.is_empty() {
+        false => &args.pids,
+        true => {
+            all = machine.reader.pids()?;
+            &all
+        }
+    };
+    let select = args.choice.select();
+    let mut seen = Seen::default();
+    let mut targets = Vec::new();
+    machine.reader.refresh();
+    for &pid in pids {
+        let mut runs: Vec<Run> = Vec::new();
+        match machine
+            .reader
+            .read(pid, Scope::Text, &select, &mut |run| runs.push(run))
+        {
+            Ok(Some(process)) if process.total.size > 0 => {
+                seen.note(&process);
+                targets.push(Target::new(process, &runs, machine.pmd));
+            }
+            Ok(_) => {}
+            Err(Error::Gone { .. }) => {
+                if !args.pids.is_empty() {
+                    tell!("wideleaf: collapse: {pid}: no such process");
+                }
+                seen.vanished.push(pid);
+            }
+            Err(Error::Denied { .. }) => seen.denied.push(pid),
+            Err(error) => seen.failed.push(error.to_string()),
+        }
+    }
+    Ok((targets, seen))
+}
+
+/// The same processes, as they are now; those that have ended are left out.
+fn again(targets: &[Target], machine: &mut Machinery) -> Result<Vec<Process>> {
+    let pids: Vec<u32> = targets.iter().map(|t| t.before.pid).collect();
+    let mut after = Vec::new();
+    machine.pass(
+        Some(&pids),
+        Scope::Text,
+        &Default::default(),
+        |mut process| {
+            process.mappings = Vec::new();
+            after.push(process);
+        },
+    )?;
+    Ok(after)
+}
+
+/// What it takes, before anything is done.
+fn announce(args: &Args, machine: &Machinery, need: Need, free: u64, limit: u64) {
+    let size = |n| bytes(n, args.bytes);
+    tell!(
+        "wideleaf: collapse: {} blocks of {} to ask for: {} of memory in new folios, at most {} more than now; \
+         free in whole blocks {}, limit {}",
+        need.blocks,
+        short(machine.pmd),
+        size(need.take),
+        size(need.more),
+        size(free),
+        size(limit)
+    );
+}
+
+/// What was found and done.
+struct Outcome<'a> {
+    need: Need,
+    free: u64,
+    limit: u64,
+    taken: u64,
+    targets: &'a [Target],
+    after: &'a [Process],
+}
+
+impl Outcome<'_> {
+    fn after(&self, pid: u32) -> Option<&Process> {
+        self.after.iter().find(|p| p.pid == pid)
+    }
+}
+
+/// Each process before and after, then what was left and why.
+fn tables(args: &Args, machine: &Machinery, outcome: &Outcome) -> String {
+    let leaves = machine.leaves();
+    let mut headings = vec![
+        ("PID".to_owned(), Align::Right),
+        ("NAME".to_owned(), Align::Left),
+        ("WHEN".to_owned(), Align::Left),
+        ("TEXT".to_owned(), Align::Right),
+    ];
+    headings.extend(leaves.iter().map(|leaf| (short(*leaf), Align::Right)));
+    headings.extend(["ABSENT", "NEED"].map(|title| (title.to_owned(), Align::Right)));
+    let mut table = Table::new(headings);
+    for target in outcome.targets {
+        let mut row = |when: &str, process: &Process| {
+            table.row(cells(args, machine, &leaves, when, process));
+        };
+        row("before", &target.before);
+        if let Some(process) = outcome.after(target.before.pid) {
+            row("after", process);
+        }
+    }
+    let mut text = table.render(!args.noheadings);
+    let left: Vec<_> = outcome
+        .targets
+        .iter()
+        .flat_map(|t| t.left.iter().map(move |left| (t.before.pid, left)))
+        .collect();
+    if left.is_empty() {
+        return text;
+    }
+    let titles = [
+        ("PID", Align::Right),
+        ("ADDRESS", Align::Left),
+        ("SIZE", Align::Right),
+        ("REASON", Align::Left),
+        ("FILE", Align::Left),
+    ];
+    let mut table = Table::new(
+        titles
+            .map(|(title, align)| (title.to_owned(), align))
+            .to_vec(),
+    );
+    let mut meanings = Vec::new();
+    for (pid, left) in left {
+        table.row(vec![
+            pid.to_string(),
+            format!("{:012x}-{:012x}", left.start, left.end),
+            bytes(left.end - left.start, args.bytes),
+            left.why.name(),
+            left.name.clone(),
+        ]);
+        let meaning = format!("{}: {}\n", left.why.name(), left.why.meaning());
+        if !meanings.contains(&meaning) {
+            meanings.push(meaning);
+        }
+    }
+    text.push('\n');
+    text += &table.render(!args.noheadings);
+    if !args.noheadings {
+        text += &meanings.concat();
+    }
+    text
+}
+
+fn cells(
+    args: &Args,
+    machine: &Machinery,
+    leaves: &[u64],
+    when: &str,
+    process: &Process,
+) -> Vec<String> {
+    let coverage = &process.total;
+    let blind = process.sight == Sight::Maps;
+    let size = |n| match blind {
+        true => "?".to_owned(),
+        false => bytes(n, args.bytes),
+    };
+    let leaf = |leaf: &u64| match coverage.leaves.get(leaf) {
+        None if coverage.unknown > 0 && *leaf < machine.pmd => "?".to_owned(),
+        here => size(here.copied().unwrap_or_default()),
+    };
+    let bound = if coverage.unknown > 0 { "<=" } else { "" };
+    let mut cells = vec![
+        process.pid.to_string(),
+        process.name.clone(),
+        when.to_owned(),
+        bytes(coverage.size, args.bytes),
+    ];
+    cells.extend(leaves.iter().map(leaf));
+    cells.push(size(coverage.absent()));
+    cells.push(match blind {
+        true => "?".to_owned(),
+        false => format!("{bound}{}", machine.pressure(coverage).needed),
+    });
+    cells
+}
+
+/// The JSON document; docs/tool.md describes it.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    dry_run: bool,
+    page_size: u64,
+    pmd_size: u64,
+    need: NeedOut,
+    free: u64,
+    limit: u64,
+    taken: u64,
+    processes: Vec<ProcessOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct NeedOut {
+    blocks: u64,
+    bytes: u64,
+    more_than_now: u64,
+}
+
+#[derive(Serialize)]
+struct ProcessOut<'a> {
+    pid: u32,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_bytes: Option<&'a str>,
+    before: State<'a>,
+    after: Option<State<'a>>,
+    left: Vec<LeftOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct State<'a> {
+    #[serde(flatten)]
+    coverage: &'a Coverage,
+    tlb: Pressure,
+}
+
+#[derive(Serialize)]
+struct LeftOut<'a> {
+    start: u64,
+    end: u64,
+    reason: String,
+    meaning: &'static str,
+    name: &'a str,
+}
+
+fn document<'a>(args: &Args, machine: &Machinery, outcome: &'a Outcome) -> Document<'a> {
+    let state = |process: &'a Process| State {
+        coverage: &process.total,
+        tlb: machine.pressure(&process.total),
+    };
+    let left = |left: &'a plan::Left| LeftOut {
+        start: left.start,
+        end: left.end,
+        reason: left.why.name(),
+        meaning: left.why.meaning(),
+        name: &left.name,
+    };
+    let process = |target: &'a Target| ProcessOut {
+        pid: target.before.pid,
+        name: &target.before.name,
+        name_bytes: target.before.name_bytes.as_deref(),
+        before: state(&target.before),
+        after: outcome.after(target.before.pid).map(state),
+        left: target.left.iter().map(left).collect(),
+    };
+    Document {
+        schema: "wideleaf-collapse-1",
+        dry_run: args.dry_run,
+        page_size: machine.page,
+        pmd_size: machine.pmd,
+        need: NeedOut {
+            blocks: outcome.need.blocks,
+            bytes: outcome.need.take,
+            more_than_now: outcome.need.more,
+        },
+        free: outcome.free,
+        limit: outcome.limit,
+        taken: outcome.taken,
+        processes: outcome.targets.iter().map(process).collect(),
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Collapses block by block, with an eye on memory and on whoever else wants
+//! the CPU.
+
+use super::plan::{Block, Key, Target, Why};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::HashSet;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use wideleaf_collapse::{Other, Refusal, headroom, spare};
+
+/// A block is asked for again this often if its pages are busy.
+const TRIES: u32 = 4;
+/// Time for whoever keeps them busy.
+const BUSY: Duration = Duration::from_millis(10);
+/// What takes longer shows a line of progress.
+const SILENT: Duration = Duration::from_secs(2);
+/// Blocks that stay free after one was taken.
+const RESERVE: u64 = 2;
+
+/// What may be taken.
+pub struct Budget {
+    /// Bytes in all.
+    pub limit: u64,
+    /// Bytes taken.
+    pub taken: u64,
+    /// Bytes of a base page and of a block.
+    pub page: u64,
+    pub pmd: u64,
+    /// Where the proc file system is.
+    pub proc: PathBuf,
+    /// Blocks that became folios: to map them once more takes nothing.
+    made: HashSet<Key>,
+}
+
+impl Budget {
+    pub fn new(limit: u64, page: u64, pmd: u64, proc: PathBuf) -> Self {
+        Self {
+            limit,
+            taken: 0,
+            page,
+            pmd,
+            proc,
+            made: HashSet::new(),
+        }
+    }
+
+    /// Why a block must not be asked for, if so. Asking would make the kernel
+    /// reclaim, here and now.
+    fn forbids(&self, pid: u32, key: &Key) -> Option<Why> {
+        if self.made.contains(key) {
+            return None;
+        }
+        if self.taken + self.pmd > self.limit {
+            return Some(Why::Limit);
+        }
+        let free = spare(&self.proc, self.page, self.pmd).map_or(0, |s| s.bytes());
+        if free < (1 + RESERVE) * self.pmd {
+            return Some(Why::NoMemory);
+        }
+        let left = headroom(&self.proc, "/sys/fs/cgroup".as_ref(), pid);
+        (left < (1 + RESERVE) * self.pmd).then_some(Why::NoHeadroom)
+    }
+
+    fn took(&mut self, key: Key) {
+        if self.made.insert(key) {
+            self.taken += self.pmd;
+        }
+    }
+}
+
+/// Works through all targets. Killed at any point it leaves nothing undone: a
+/// block is collapsed or not.
+pub fn act(targets: &mut [Target], budget: &mut Budget) {
+    let mut progress = Progress::new(targets.iter().map(|t| t.blocks.len() as u64).sum());
+    for target in targets {
+        let blocks = std::mem::take(&mut target.blocks);
+        let pid = target.before.pid;
+        let other = Other::open(pid);
+        let mut over = None;
+        for block in blocks {
+            let why = match (&other, &over) {
+                (_, Some(why)) => Some(Clone::clone(why)),
+                (Err(refusal), _) => Some(Why::Refused(*refusal)),
+                (Ok(other), None) => one(other, pid, &block, budget),
+            };
+            if let Some(why) = why {
+                if is_of_all(&why) {
+                    over = Some(why.clone());
+                }
+                target.leave(block.address, block.address + budget.pmd, why, &block.name);
+            }
+            progress.step();
+        }
+    }
+}
+
+/// Whether the next block of the process would be refused for the same reason.
+fn is_of_all(why: &Why) -> bool {
+    use nix::errno::Errno::{EACCES, ENOSYS, EPERM, ESRCH};
+    matches!(why, Why::Refused(Refusal(EPERM | EACCES | ESRCH | ENOSYS)))
+}
+
+/// Collapses one block; tells why not. As much time as that took is left to
+/// others before the next one.
+fn one(other: &Other, pid: u32, block: &Block, budget: &mut Budget) -> Option<Why> {
+    if let Some(why) = budget.forbids(pid, &block.key) {
+        return Some(why);
+    }
+    let mut tries = 0;
+    loop {
+        let start = Instant::now();
+        let result = other.collapse(block.address, budget.pmd);
+        let took = start.elapsed();
+        tries += 1;
+        match result {
+            Ok(()) => {
+                budget.took(block.key.clone());
+                std::thread::sleep(took);
+                return None;
+            }
+            Err(refusal) if refusal.passes() && tries < TRIES => std::thread::sleep(BUSY.max(took)),
+            Err(refusal) => return Some(Why::Refused(refusal)),
+        }
+    }
+}
+
+/// A bar on a terminal, if it takes long.
+struct Progress {
+    start: Instant,
+    total: u64,
+    done: u64,
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    fn new(total: u64) -> Self {
+        Self {
+            start: Instant::now(),
+            total,
+            done: 0,
+            bar: None,
+        }
+    }
+
+    fn step(&mut self) {
+        self.done += 1;
+        if self.bar.is_none() && self.start.elapsed() > SILENT && std::io::stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} blocks ({elapsed})");
+            let bar = ProgressBar::new(self.total);
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            self.bar = Some(bar);
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(self.done);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a row runs, and the key that says whether it has been done.
+
+use super::super::arguments::Run;
+use super::super::screen::Screen;
+use super::words;
+use anyhow::Result;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use wideleaf_cache::{Cache, Key};
+use wideleaf_kbuild::source::Source;
+use wideleaf_lab::events::{Event, Observer};
+use wideleaf_lab::host;
+use wideleaf_lab::run::Lab;
+use wideleaf_lab::target::{Kernels, Target};
+use wideleaf_matrix::file::Row;
+use wideleaf_matrix::folder::{Folder, Planned, Readable, State};
+
+/// Changes when what a row's key is made of does.
+const RECIPE: &str = "1";
+
+/// A row of the file.
+pub struct Entry {
+    /// As the file has it.
+    pub row: Row,
+    target: Target,
+    /// `None`: its kernels were never named in this folder, so nobody has run it.
+    planned: Option<Planned>,
+}
+
+impl Entry {
+    /// The row as it is run.
+    pub fn planned(&self) -> Option<&Planned> {
+        self.planned.as_ref()
+    }
+
+    /// What has become of it.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read.
+    pub fn state(&self, folder: &Folder, readable: Readable<'_>) -> Result<State> {
+        match &self.planned {
+            None => Ok(State::ToDo),
+            Some(row) => match folder.state(row, readable)? {
+                // Without programs here nothing can be said about those that were used.
+                State::Done { .. } if row.programs.is_empty() => {
+                    Ok(State::Done { outdated: false })
+                }
+                state => Ok(state),
+            },
+        }
+    }
+}
+
+/// Names what rows run.
+pub struct Planner<'a> {
+    cache: &'a Cache,
+    sources: BTreeMap<String, String>,
+    /// Kernels and programs that many rows share, by what was asked for.
+    known: RefCell<HashMap<String, String>>,
+}
+
+impl<'a> Planner<'a> {
+    /// One that builds from these source versions, by base.
+    pub fn new(cache: &'a Cache, sources: BTreeMap<String, String>) -> Self {
+        Self {
+            cache,
+            sources,
+            known: RefCell::default(),
+        }
+    }
+
+    /// The source version of each base.
+    pub fn sources(&self) -> &BTreeMap<String, String> {
+        &self.sources
+    }
+
+    /// Finds the newest source of each base that rows need and that has none yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is no source to be had.
+    pub fn resolve(&mut self, rows: &[Row], screen: &Screen) -> Result<()> {
+        for row in rows {
+            let (run, target) = words::parse(&row.words)?;
+            let base = target.base.to_string();
+            if !run.builds_from_debian() || self.sources.contains_key(&base) {
+                continue;
+            }
+            let mut relay = |event: wideleaf_kbuild::Event<'_>| {
+                if let wideleaf_kbuild::Event::Note(text) = event {
+                    screen.event(Event::Note(text));
+                }
+            };
+            let source = Source::newest(target.base, false, self.cache, &mut relay)?;
+            self.sources.insert(base, source.version);
+        }
+        Ok(())
+    }
+
+    /// The row as it is run.
+    ///
+    /// # Errors
+    ///
+    /// If something that it needs is missing.
+    pub fn plan(&self, row: Row) -> Result<Entry> {
+        self.entry(row, |lab, target| lab.programs_key(target))
+    }
+
+    /// The row as far as it is known without network or the programs.
+    ///
+    /// # Errors
+    ///
+    /// If what goes into its kernels cannot be read.
+    pub fn look(&self, row: Row) -> Result<Entry> {
+        self.entry(row, |lab, target| {
+            Ok(lab.programs_key(target).unwrap_or_default())
+        })
+    }
+
+    fn entry(
+        &self,
+        row: Row,
+        programs: impl Fn(&Lab<'_>, &Target) -> Result<String>,
+    ) -> Result<Entry> {
+        let (run, mut target) = words::parse(&row.words)?;
+        let mut words = row.words.clone();
+        if run.builds_from_debian() {
+            let Some(version) = self.sources.get(&target.base.to_string()) else {
+                return Ok(Entry {
+                    row,
+                    target,
+                    planned: None,
+                });
+            };
+            target.source_version = Some(version.clone());
+            words.extend(["--source-version".into(), version.clone()]);
+        }
+        let silent = |_: Event<'_>| ();
+        let lab = run.lab(self.cache, &silent)?;
+        let mut key = Key::new()
+            .field("recipe", RECIPE)
+            .field("words", shell_words::join(&row.words));
+        for (variant, kernel) in target.variants.iter().zip(self.kernels(&lab, &target)?) {
+            key = key.field(format!("kernel {variant}"), kernel);
+        }
+        let counts = target.job.counts() || target.options.referee;
+        let what = format!(
+            "{} {counts} {:?} {:?}",
+            target.arch, lab.guest_binary, lab.plugin
+        );
+        let guests = target.variants.len();
+        let memory = host::guest_takes(target.job.memory(&target.options));
+        let planned = Planned {
+            name: row.name.clone(),
+            machine: row.machine.clone(),
+            words,
+            key: key.id(),
+            programs: self.once(what, || programs(&lab, &target))?,
+            cpus: guests * target.options.cpus as usize,
+            memory: guests as u64 * memory,
+        };
+        Ok(Entry {
+            row,
+            planned: Some(planned),
+            target,
+        })
+    }
+
+    fn kernels(&self, lab: &Lab<'_>, target: &Target) -> Result<Vec<String>> {
+        let variants = target.variants.iter();
+        let specs: Vec<_> = variants
+            .map(|&variant| target.spec(variant, &lab.kernels))
+            .collect();
+        let given = match &lab.kernels {
+            Kernels::Given(given) => Some(given),
+            _ => None,
+        };
+        let what = format!("{:?} {specs:?} {given:?}", target.variants);
+        let keys = self.once(what, || Ok(lab.kernel_keys(target)?.join(" ")))?;
+        Ok(keys.split(' ').map(String::from).collect())
+    }
+
+    /// `find`, unless it has been found before.
+    fn once(&self, what: String, find: impl FnOnce() -> Result<String>) -> Result<String> {
+        if let Some(found) = self.known.borrow().get(&what) {
+            return Ok(found.clone());
+        }
+        let found = find()?;
+        self.known.borrow_mut().insert(what, found.clone());
+        Ok(found)
+    }
+
+    /// Has the row's kernels and disk made.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be had.
+    pub fn prepare(&self, entry: &Entry, screen: &Screen) -> Result<()> {
+        let run: Run = words::parse(&entry.row.words)?.0;
+        run.lab(self.cache, screen)?.prepare(&entry.target)
+    }
+}

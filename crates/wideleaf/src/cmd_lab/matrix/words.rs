@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The command line of `lab run` as a matrix file's vocabulary, and rows held against it.
+
+use super::super::arguments::Run;
+use anyhow::{Context, Result, bail};
+use clap::{Arg, ArgAction, Args, Parser};
+use std::path::Path;
+use wideleaf_kbuild::{Arch, Base, Variant};
+use wideleaf_lab::jobs::JOBS;
+use wideleaf_lab::target::Target;
+use wideleaf_matrix::file::{self, Mistake, Row};
+use wideleaf_matrix::vocabulary::{Machine, RowOption, Values, Vocabulary};
+
+/// Options of `lab run` that have a key of their own in the file, or that the matrix itself gives.
+const OWN: [&str; 9] = [
+    "job",
+    "base",
+    "arch",
+    "page-size",
+    "variants",
+    "json",
+    "keep",
+    "source-version",
+    "help",
+];
+
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Cli {
+    #[command(flatten)]
+    run: Run,
+}
+
+/// The rows of a matrix file.
+///
+/// # Errors
+///
+/// What is wrong in it and in which line.
+pub fn read(path: &Path) -> Result<Vec<Row>, Mistake> {
+    let check = |words: &[String]| match parse(words) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{error:#}")),
+    };
+    file::read(path, &vocabulary(), &check)
+}
+
+/// What a row's words ask for: the parsed command line, and its only target.
+///
+/// # Errors
+///
+/// What `lab run` would refuse.
+pub fn parse(words: &[String]) -> Result<(Run, Target)> {
+    let run = match Cli::try_parse_from(words) {
+        Ok(cli) => cli.run,
+        Err(error) => bail!("{}", first_sentence(&error.render().to_string())),
+    };
+    let mut targets = run.targets()?;
+    let target = targets.pop().context("a row asks for one comparison")?;
+    Ok((run, target))
+}
+
+/// What clap says without its hints on usage.
+fn first_sentence(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
+    let lines = lines.take_while(|line| !line.starts_with("For more information"));
+    let lines: Vec<_> = lines
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let text = lines.join(" ");
+    text.strip_prefix("error: ").unwrap_or(&text).to_string()
+}
+
+fn vocabulary() -> Vocabulary {
+    let machine = |&arch: &Arch| {
+        let mut sizes = arch.page_sizes().to_vec();
+        sizes.sort_by_key(|&size| size != arch.default_page_size());
+        let variants = Variant::ALL
+            .iter()
+            .filter(|variant| variant.exists_on(arch));
+        Machine {
+            name: arch.to_string(),
+            page_sizes: sizes.iter().map(ToString::to_string).collect(),
+            variants: variants.map(ToString::to_string).collect(),
+        }
+    };
+    let command = Run::augment_args(clap::Command::new("run"));
+    Vocabulary {
+        jobs: JOBS.map(|job| job.name()).to_vec(),
+        bases: Base::ALL.iter().map(ToString::to_string).collect(),
+        machines: Arch::ALL.iter().map(machine).collect(),
+        options: command.get_arguments().filter_map(option).collect(),
+    }
+}
+
+fn option(argument: &Arg) -> Option<RowOption> {
+    let name = argument.get_long()?.to_string();
+    let values = match argument.get_action() {
+        ArgAction::SetTrue => Values::Flag,
+        ArgAction::Append if argument.get_value_delimiter().is_some() => Values::Commas,
+        ArgAction::Append => Values::Repeated,
+        _ => Values::One,
+    };
+    (!OWN.contains(&name.as_str())).then_some(RowOption { name, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.toml");
+        std::fs::write(&path, text).unwrap();
+        let error = read(&path).unwrap_err().to_string();
+        error.rsplit("/m.toml:").next().unwrap().to_string()
+    }
+
+    #[test]
+    fn the_matrix_of_the_documentation_is_what_it_was() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/measured.toml");
+        let rows = read(&path).unwrap();
+        // Nine jobs; arm64 with three page sizes, and x86-64; two bases.
+        assert_eq!(rows.len(), 9 * 4 * 2);
+        let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+        let limit = row("7.3-x86_64-4K.limit").words.join(" ");
+        assert!(limit.contains("--variants pristine,patched "), "{limit}");
+        assert!(limit.contains("--memory-limit 64M"), "{limit}");
+    }
+
+    #[test]
+    fn what_lab_run_refuses_names_the_line() {
+        for (text, part) in [
+            (
+                "jobs = 'exec'\noptions = { size = '100K' }",
+                "2: size 102400 is not a multiple",
+            ),
+            (
+                "jobs = 'exec'\noptions = { fs = 'btrfs' }",
+                "2: invalid value 'btrfs'",
+            ),
+            (
+                "jobs = 'exec'\noptions = { stride = 'x' }",
+                "2: invalid value 'x'",
+            ),
+            (
+                "jobs = 'exec'\noptions = { json = 'x' }",
+                "2: unknown option 'json'",
+            ),
+            (
+                "jobs = 'exec'\nmachines = 'x86_64'\noptions = { profile = 'cortex-a53' }",
+                "3: --profile",
+            ),
+            ("jobs = 'exce'", "1: unknown job 'exce': known are exec"),
+        ] {
+            let error = refusal(text);
+            assert!(error.starts_with(part), "{text}: {error}");
+            assert!(!error.contains("Usage"), "{error}");
+        }
+    }
+
+    #[test]
+    fn options_are_taken_as_lab_run_takes_them() {
+        let vocabulary = vocabulary();
+        for (name, values) in [
+            ("size", Values::One),
+            ("sizes", Values::Commas),
+            ("expect", Values::Repeated),
+            ("referee", Values::Flag),
+        ] {
+            assert_eq!(vocabulary.option(name).unwrap().values, values, "{name}");
+        }
+        assert!(OWN.iter().all(|name| vocabulary.option(name).is_none()));
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The machine that a policy command is about.
+
+use crate::usage::{Usage, misuse};
+use anyhow::Result;
+use wideleaf_policy::Table;
+use wideleaf_size::{parse, short};
+
+/// The machine whose leaves are meant.
+#[derive(clap::Args)]
+pub struct Machine {
+    /// arm64 or x86_64
+    #[arg(long, default_value = host_arch())]
+    pub arch: String,
+    /// Base page size: 4K, 16K or 64K
+    #[arg(long, value_parser = bytes, default_value = "4K", value_name = "SIZE")]
+    pub page_size: u64,
+}
+
+fn host_arch() -> &'static str {
+    if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "x86_64"
+    }
+}
+
+impl Machine {
+    /// Its leaves as the policy knows them.
+    ///
+    /// # Errors
+    ///
+    /// Wrong usage if there is no such machine.
+    pub fn table(&self) -> Result<Table> {
+        if !self.page_size.is_power_of_two() {
+            misuse!(
+                "--page-size {} is not a power of two",
+                short(self.page_size)
+            );
+        }
+        let shift = self.page_size.trailing_zeros() as u8;
+        Table::find(&self.arch, shift).ok_or_else(|| {
+            let known: Vec<String> = Table::all()
+                .iter()
+                .map(|table| format!("{} {}", table.arch(), short(1 << table.page_shift())))
+                .collect();
+            let text = format!(
+                "--arch {} --page-size {}: no such machine; there is {}",
+                self.arch,
+                short(self.page_size),
+                known.join(", ")
+            );
+            Usage(text).into()
+        })
+    }
+}
+
+/// A size or an offset: `64K`, `512M`, `4096`, `0x1000`. Hexadecimal only here, because here
+/// addresses and offsets are copied from `readelf` and `/proc/PID/maps`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16)
+            .map_err(|error| format!("`{text}` is not a hexadecimal number: {error}")),
+        None => parse(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn offsets_may_be_hexadecimal() {
+        assert_eq!(bytes("0x1000"), Ok(4096));
+        assert_eq!(bytes("37M"), Ok(37 << 20));
+        assert!(bytes("0xg").is_err());
+    }
+}

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf align` as a user runs it: what it replaces, what it keeps, what it
+//! refuses, and that being killed never leaves half a file.
+
+#![allow(missing_docs)]
+
+#[path = "../../elf/tests/common/image.rs"]
+#[allow(dead_code)]
+mod image;
+#[path = "common/kill.rs"]
+mod kill;
+#[path = "common/library.rs"]
+mod library;
+
+mod common;
+
+use common::Reachable;
+use image::Image;
+use kill::killed_after;
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const M: u64 = 1 << 20;
+
+fn wideleaf() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wideleaf"));
+    command.arg("align");
+    command
+}
+
+fn run(args: &[&str], files: &[&Path]) -> Output {
+    wideleaf().args(args).args(files).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn done(args: &[&str], files: &[&Path]) -> String {
+    let output = run(args, files);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(args: &[&str], files: &[&Path], why: &str) {
+    let output = run(args, files);
+    assert_eq!(output.status.code(), Some(1), "{args:?} {files:?}");
+    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+}
+
+/// Some leaves fit its text once it is aligned.
+fn library() -> Vec<u8> {
+    library::library(5 * M)
+}
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new() -> Dir {
+        Dir(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path()).unwrap();
+        let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn in_place_keeps_what_belongs_to_the_file_and_restore_gives_it_back() {
+    let dir = Dir::new();
+    let path = dir.file("libx.so", library());
+    fs::set_permissions(&path, Permissions::from_mode(0o751)).unwrap();
+    let is_root = nix::unistd::geteuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(&path, Some(12), Some(34)).unwrap();
+        // cap_net_raw=ep, revision 2
+        let capability = [
+            1u8, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        set_xattr(&path, "security.capability", &capability);
+        // user::rwx user:7:r-x group::r-x mask::r-x other::--x
+        let acl = [
+            2u8, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 5, 0, 7, 0, 0, 0, 4, 0, 5, 0, 255,
+            255, 255, 255, 16, 0, 5, 0, 255, 255, 255, 255, 32, 0, 1, 0, 255, 255, 255, 255,
+        ];
+        set_xattr(&path, "system.posix_acl_access", &acl);
+    }
+    set_xattr(&path, "user.wideleaf.test", b"kept");
+    let before = path.metadata().unwrap();
+    let said = json(&done(&["--in-place", "--json", "--backup"], &[&path]));
+    let file = &said["files"][0];
+    assert_eq!(file["status"], "aligned");
+    assert_eq!(
+        (&file["usable_before"], &file["usable_after"]),
+        (&0.into(), &(2 * M).into())
+    );
+    let after = path.metadata().unwrap();
+    let kept = |m: &fs::Metadata| {
+        (
+            m.mode(),
+            m.uid(),
+            m.gid(),
+            m.mtime(),
+            m.mtime_nsec(),
+            m.nlink(),
+        )
+    };
+    assert_ne!(before.ino(), after.ino());
+    assert_eq!(kept(&before), kept(&after));
+    assert_eq!(get_xattr(&path, "user.wideleaf.test").unwrap(), b"kept");
+    if is_root {
+        assert_eq!(get_xattr(&path, "security.capability").unwrap().len(), 20);
+        assert_eq!(
+            get_xattr(&path, "system.posix_acl_access").unwrap().len(),
+            44
+        );
+    }
+    assert_eq!(dir.names(), ["libx.so", "libx.so.orig"]);
+    assert!(fs::read(dir.0.path().join("libx.so.orig")).unwrap() == library());
+    // Sparse: what was added to its size takes no disk but for a few blocks.
+    assert!(file["size_after"].as_u64().unwrap() > file["size_before"].as_u64().unwrap());
+    assert!(after.blocks() * 512 <= before.blocks() * 512 + 6 * 4096);
+    assert_eq!(file["disk_after"].as_u64().unwrap(), after.blocks() * 512);
+
+    assert_eq!(
+        json(&done(&["-i", "-J"], &[&path]))["files"][0]["status"],
+        "good"
+    );
+    assert_eq!(
+        path.metadata().unwrap().ino(),
+        after.ino(),
+        "good files are left as they are"
+    );
+    done(&["--restore", "-i"], &[&path]);
+    assert!(fs::read(&path).unwrap() == library());
+    assert_eq!(kept(&before), kept(&path.metadata().unwrap()));
+    refused(&["--restore", "-i"], &[&path], "holds no note");
+}
+
+#[test]
+fn the_link_to_a_file_stays_a_link() {
+    let dir = Dir::new();
+    let path = dir.file("libx.so.1", library());
+    let link = dir.0.path().join("libx.so");
+    std::os::unix::fs::symlink("libx.so.1", &link).unwrap();
+    done(&["-i"], &[&link]);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert!(fs::read(&path).unwrap() != library());
+}
+
+#[test]
+fn hard_links_are_refused_or_all_replaced() {
+    let dir = Dir::new();
+    let path = dir.file("a", library());
+    let other = dir.0.path().join("b");
+    fs::hard_link(&path, &other).unwrap();
+    refused(&["-i"], &[&path], "has 2 names");
+    assert!(fs::read(&path).unwrap() == library());
+    let elsewhere = Dir::new();
+    let third = elsewhere.0.path().join("c");
+    fs::hard_link(&path, &third).unwrap();
+    refused(
+        &["-i", "--hard-links", "all"],
+        &[&path],
+        "of which 2 were found",
+    );
+    done(&["-i", "--hard-links", "all"], &[&path, &third]);
+    let inode = |path: &Path| path.metadata().unwrap().ino();
+    assert_eq!((inode(&path), inode(&path)), (inode(&other), inode(&third)));
+    assert_eq!(path.metadata().unwrap().nlink(), 3);
+    assert!(fs::read(&third).unwrap() != library());
+}
+
+#[test]
+fn setuid_files_need_force_and_stay_setuid() {
+    let dir = Dir::new();
+    let path = dir.file("su", library());
+    for mode in [0o4755, 0o2755] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        refused(&["-i"], &[&path], "--force");
+        refused(&["-o", "/nowhere/x"], &[&path], "--force");
+        assert!(fs::read(&path).unwrap() == library());
+    }
+    done(&["-i", "--force"], &[&path]);
+    assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o2755);
+    // A copy elsewhere is not to have the right.
+    let copy = dir.0.path().join("copy");
+    done(&["--force", "-o", copy.to_str().unwrap()], &[&path]);
+    assert_eq!(copy.metadata().unwrap().mode() & 0o7777, 0o755);
+}
+
+#[test]
+fn what_it_would_do_is_told_without_doing_it() {
+    let dir = Dir::new();
+    let path = dir.file("libx.so", library());
+    let before = path.metadata().unwrap();
+    let said = json(&done(&["--dry-run", "--json"], &[&path]));
+    let planned = &said["files"][0];
+    assert_eq!(planned["segments"][1]["align_after"], 2 * M);
+    assert_eq!(
+        planned["segments"][1]["offset_after"].as_u64().unwrap() % (2 * M),
+        0x2800
+    );
+    assert_eq!(path.metadata().unwrap().ino(), before.ino());
+    let disk = planned["disk_after"].as_u64().unwrap();
+    let real = json(&done(&["-i", "--json", "--no-note"], &[&path]));
+    assert_eq!(real["files"][0]["disk_after"], disk);
+}
+
+#[test]
+fn several_files_some_of_them_bad() {
+    let dir = Dir::new();
+    let good = dir.file("good", library());
+    let script = dir.file("script", "#!/usr/bin/env python3\n");
+    let cut = dir.file("cut", &library()[..5000]);
+    let object = dir.file("x.o", Image::new(true, false, 1, vec![]).bytes());
+    let missing = dir.0.path().join("missing");
+    let output = run(
+        &["-i"],
+        &[&script, &cut, &object, &missing, dir.0.path(), &good],
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    for words in [
+        "script: is a script",
+        "/usr/bin/env",
+        "cut: truncated",
+        "relocatable object",
+        "missing: cannot open",
+        "is a directory",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(
+        fs::read(&good).unwrap() != library(),
+        "the good one is aligned all the same"
+    );
+    assert!(fs::read(&cut).unwrap() == library()[..5000]);
+    assert_eq!(dir.names(), ["cut", "good", "script", "x.o"]);
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let dir = Dir::new();
+    let path = dir.file("x", library());
+    for args in [
+        &["--leaf", "3M", "-i"][..],
+        &["--leaf", "2K", "-i"],
+        &["-i", "-o", "y"],
+        &[],
+        &["--backup", "-o", "y"],
+        &["--backup=a/b", "-i"],
+    ] {
+        assert_eq!(run(args, &[&path]).status.code(), Some(2), "{args:?}");
+    }
+    refused(&["-o", path.to_str().unwrap()], &[&path], "use --in-place");
+    refused(&["-o", "/dev/null"], &[&path], "no regular file");
+    refused(&["-o", "/no/such/folder/x"], &[&path], "/no/such/folder");
+}
+
+/// Small file systems and mounts, in a namespace of the test's own.
+#[test]
+fn full_and_read_only_file_systems_lose_nothing() {
+    let dir = Dir::new();
+    dir.file("lib", library());
+    let script = r#"
+set -e
+cd "$1"
+mkdir m
+mount -t tmpfs -o size=8m none m
+cp lib m/lib
+"$2" align --in-place m/lib 2>&1 && exit 1
+cmp lib m/lib
+[ "$(ls -A m)" = lib ]
+mount -o remount,ro m
+"$2" align --in-place m/lib 2>&1 && exit 1
+mount -o remount,rw,noexec,size=64m m
+"$2" align --in-place m/lib
+mount --bind m/lib m/lib
+"$2" align --restore --in-place m/lib 2>&1 && exit 1
+[ "$(ls -A m)" = lib ]
+echo end
+"#;
+    let output = Command::new("unshare")
+        .args(["-rm", "sh", "-c", script, "sh"])
+        .arg(dir.0.path())
+        .arg(env!("CARGO_BIN_EXE_wideleaf"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    if said.contains("unshare failed") {
+        eprintln!("SKIPPED: no user namespaces here: {said}");
+        return;
+    }
+    assert!(said.ends_with("end\n"), "{said}");
+    for words in [
+        "No space left on device",
+        "disk are needed",
+        "Read-only file system",
+        "busy",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn without_the_right_to_keep_the_owner_nothing_changes() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: needs root to make a file of another owner");
+        return;
+    }
+    let dir = Dir::new();
+    let path = dir.file("lib", library());
+    fs::set_permissions(dir.0.path(), Permissions::from_mode(0o777)).unwrap();
+    let program = Reachable::new();
+    let output = program
+        .command()
+        .args(["align", "-i"])
+        .arg(&path)
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("cannot keep the owner 0:0"), "{said}");
+    assert!(fs::read(&path).unwrap() == library());
+    assert_eq!(dir.names(), ["lib"]);
+}
+
+/// Between any two system calls of a run in place.
+#[test]
+fn killed_at_any_system_call_it_leaves_the_old_or_the_new_file_whole() {
+    let dir = Dir::new();
+    let small = &library::library(0x5000)[..];
+    let path = dir.file("lib", small);
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    done(&["-i"], &[&path]);
+    let new = fs::read(&path).unwrap();
+    let (mut seen_old, mut seen_new) = (0, 0);
+    for stop in 0.. {
+        let backup = dir.0.path().join("lib.orig");
+        let _ = fs::remove_file(&backup);
+        let _ = fs::remove_file(&path);
+        dir.file("lib", small);
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        let mut command = wideleaf();
+        command.args(["-i", "--backup"]).arg(&path);
+        command.stdout(std::process::Stdio::null());
+        let ended = killed_after(stop, &mut command);
+        let bytes = fs::read(&path).unwrap();
+        match bytes == new {
+            true => seen_new += 1,
+            false => {
+                assert!(
+                    bytes == small,
+                    "stop {stop}: neither the old nor the new file"
+                );
+                seen_old += 1;
+            }
+        }
+        assert_eq!(
+            path.metadata().unwrap().mode() & 0o7777,
+            0o755,
+            "stop {stop}"
+        );
+        if let Ok(bytes) = fs::read(&backup) {
+            assert!(bytes == small, "stop {stop}: the backup is the old file");
+        }
+        // The next run ends what this one began, and clears up after it.
+        done(&["-i", "--backup"], &[&path]);
+        assert!(fs::read(&path).unwrap() == new, "stop {stop}");
+        let names = dir.names();
+        let expected = names.iter().all(|name| name == "lib" || name == "lib.orig");
+        assert!(expected, "stop {stop}: {names:?}");
+        if ended {
+            assert!(stop > 50, "there were system calls to be killed at: {stop}");
+            break;
+        }
+    }
+    assert!(seen_old > 20 && seen_new > 1, "{seen_old} {seen_new}");
+    eprintln!("killed at {} places", seen_old + seen_new - 1);
+}
+
+fn set_xattr(path: &Path, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+fn get_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut buffer = vec![0; 256];
+    let size = rustix::fs::getxattr(path, name, &mut buffer[..]).ok()?;
+    buffer.truncate(size);
+    Some(buffer)
+}
