@@ -9,15 +9,15 @@ use crate::source::JOURNAL;
 use crate::source::{self, Source};
 use crate::toolchain::{compiler, cross};
 use crate::worktree::WorkTree;
-use crate::{Arch, Commit, Event, Events, Kernel, Spec, Variant, apt, counts, preflight, tool};
+use crate::{Arch, Commit, Kernel, Spec, Variant, apt, counts, preflight, tool};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 use wideleaf_cache::{Cache, Entry, Key};
+use wideleaf_events::{Event, Observer};
 
 /// The cache's kind of entry that holds a kernel.
 const KIND: &str = "kernel";
@@ -60,22 +60,21 @@ struct Meta {
 /// Fails before any work begins if a tool or disk space is missing, if a page
 /// size does not exist on the architecture, or if the source can be had neither
 /// from the cache nor from apt.
-pub fn ensure(spec: &Spec, cache: &Cache, events: &mut dyn Events) -> Result<Kernel> {
-    let inputs = Inputs::new(spec, cache, events)?;
+pub fn ensure(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Result<Kernel> {
+    let inputs = Inputs::new(spec, cache, observer)?;
     let key = inputs.key();
     if let Some(entry) = cache.get(KIND, &key) {
         return inputs.kernel(&entry);
     }
     inputs.require_space(cache)?;
-    let events = RefCell::new(events);
     let entry = cache.get_or_build(
         KIND,
         &key,
         || {
             let text = format!("another run that builds {inputs}");
-            events.borrow_mut().event(Event::Waiting(&text));
+            observer.event(Event::Waiting(&text));
         },
-        |into| inputs.build(into, cache, *events.borrow_mut()),
+        |into| inputs.build(into, cache, observer),
     )?;
     inputs.kernel(&entry)
 }
@@ -116,11 +115,11 @@ pub fn key(spec: &Spec) -> Result<String> {
 }
 
 /// The final `.config` of `spec`, without building more than kconfig.
-pub fn configuration(spec: &Spec, cache: &Cache, events: &mut dyn Events) -> Result<String> {
-    let inputs = Inputs::new(spec, cache, events)?;
+pub fn configuration(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Result<String> {
+    let inputs = Inputs::new(spec, cache, observer)?;
     inputs.require_space(cache)?;
-    let place = inputs.place(cache, events)?;
-    let obj = inputs.obj(&place, events)?;
+    let place = inputs.place(cache, observer)?;
+    let obj = inputs.obj(&place, observer)?;
     let mut build = Build::start(&inputs, &place, &obj)?;
     let text = build.configure();
     build.end(&text)?;
@@ -164,7 +163,7 @@ struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    fn new(spec: &'a Spec, cache: &Cache, events: &mut dyn Events) -> Result<Self> {
+    fn new(spec: &'a Spec, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
         if !spec.arch.page_sizes().contains(&spec.page_size) {
             let known: Vec<_> = spec.arch.page_sizes().iter().map(|s| s.name()).collect();
             bail!(
@@ -186,9 +185,9 @@ impl<'a> Inputs<'a> {
         let origin = match (&spec.commit, &spec.version) {
             (Some(commit), _) => Origin::Commit(commit.clone()),
             (None, Some(version)) => {
-                Origin::Package(source::pinned(spec.base, version, cache, events)?)
+                Origin::Package(source::pinned(spec.base, version, cache, observer)?)
             }
-            (None, None) => Origin::Package(Source::newest(spec.base, false, cache, events)?),
+            (None, None) => Origin::Package(Source::newest(spec.base, false, cache, observer)?),
         };
         Self::with_origin(spec, origin)
     }
@@ -253,27 +252,27 @@ impl<'a> Inputs<'a> {
     }
 
     /// The source as it is to be built.
-    fn place(&self, cache: &Cache, events: &mut dyn Events) -> Result<Place> {
+    fn place(&self, cache: &Cache, observer: &dyn Observer) -> Result<Place> {
         match &self.origin {
             Origin::Package(source) => {
-                let mut tree = WorkTree::open(source, cache, events)?;
+                let mut tree = WorkTree::open(source, cache, observer)?;
                 tree.switch(self.series.as_ref())?;
                 Ok(tree.into_place())
             }
-            Origin::Commit(commit) => commit.check_out(cache, events),
+            Origin::Commit(commit) => commit.check_out(cache, observer),
         }
     }
 
-    fn build(&self, into: &Path, cache: &Cache, events: &mut dyn Events) -> Result<()> {
-        let place = self.place(cache, events)?;
-        let obj = self.obj(&place, events)?;
+    fn build(&self, into: &Path, cache: &Cache, observer: &dyn Observer) -> Result<()> {
+        let place = self.place(cache, observer)?;
+        let obj = self.obj(&place, observer)?;
         let was = take_built(&obj)?;
         let start = Instant::now();
         let mut build = Build::start(self, &place, &obj)?;
-        events.event(Event::Step(&format!("configuring {self}")));
+        observer.event(Event::Step(&format!("configuring {self}")));
         let result = build.configure().and_then(|config| {
-            events.event(Event::Step(&format!("building {self}")));
-            let files = self.compile(&mut build, cache, was, events)?;
+            observer.event(Event::Step(&format!("building {self}")));
+            let files = self.compile(&mut build, cache, was, observer)?;
             Ok((config, files))
         });
         build.end(&result)?;
@@ -310,7 +309,7 @@ impl<'a> Inputs<'a> {
         build: &mut Build<'_>,
         cache: &Cache,
         was: Option<String>,
-        events: &mut dyn Events,
+        observer: &dyn Observer,
     ) -> Result<u64> {
         // What an unfinished build has left to do, nobody learnt.
         let counted = was.filter(|_| matches!(self.origin, Origin::Package(_)));
@@ -327,7 +326,7 @@ impl<'a> Inputs<'a> {
         build.make(&[target], &mut |done| {
             files = done;
             let total = expected.map(|expected| expected.max(done));
-            events.event(Event::Progress { done, total });
+            observer.event(Event::Progress { done, total });
         })?;
         if let Some(way) = way {
             counts::learn(cache, &way, files)?;
@@ -345,10 +344,10 @@ impl<'a> Inputs<'a> {
 
     /// The object folder. One whose last build died in the midst is removed:
     /// nobody knows which of its files are whole.
-    fn obj(&self, tree: &Place, events: &mut dyn Events) -> Result<PathBuf> {
+    fn obj(&self, tree: &Place, observer: &dyn Observer) -> Result<PathBuf> {
         let obj = tree.dir().join(format!("obj-{}", self.spec.flavour()));
         if obj.join(MARKER).exists() {
-            events.event(Event::Note(&format!(
+            observer.event(Event::Note(&format!(
                 "the last build in {} was cut off: building anew",
                 obj.display()
             )));

@@ -3,9 +3,10 @@
 
 use super::*;
 use crate::testing::{Lab, hook, quiet};
+use std::sync::Mutex;
 
 fn build(lab: &Lab, variant: Variant) -> Result<Kernel> {
-    ensure(&lab.spec(variant), &lab.cache, &mut quiet)
+    ensure(&lab.spec(variant), &lab.cache, &quiet)
 }
 
 /// How often make built something.
@@ -101,7 +102,7 @@ fn a_lost_option_stops_the_build() {
     );
     assert_eq!(made(&lab), 0);
     lab.fragment("kunit", "CONFIG_FOUND=y\n");
-    let config = configuration(&lab.spec(Variant::Pristine), &lab.cache, &mut quiet).unwrap();
+    let config = configuration(&lab.spec(Variant::Pristine), &lab.cache, &quiet).unwrap();
     assert_eq!(config, "CONFIG_TINY=y\nCONFIG_FOUND=y\n");
     assert_eq!(made(&lab), 0);
 }
@@ -132,13 +133,14 @@ fn objects_of_a_build_that_was_cut_off_are_thrown_away() {
     fs::create_dir_all(&obj).unwrap();
     fs::write(obj.join("filemap.o"), "half").unwrap();
     fs::write(obj.join(MARKER), "").unwrap();
-    let mut notes = Vec::new();
-    let mut events = |event: Event<'_>| {
+    let notes = Mutex::new(Vec::new());
+    let observer = |event: Event<'_>| {
         if let Event::Note(text) = event {
-            notes.push(text.to_string());
+            notes.lock().unwrap().push(text.to_string());
         }
     };
-    ensure(&lab.spec(Variant::Pristine), &lab.cache, &mut events).unwrap();
+    ensure(&lab.spec(Variant::Pristine), &lab.cache, &observer).unwrap();
+    let notes = notes.into_inner().unwrap();
     assert!(!obj.join("filemap.o").exists());
     assert!(!obj.join(MARKER).exists());
     assert!(notes[0].contains("cut off"), "{notes:?}");
@@ -148,14 +150,14 @@ fn objects_of_a_build_that_was_cut_off_are_thrown_away() {
 fn progress_is_learnt_and_then_foretold() {
     let lab = Lab::new();
     let progress = |variant| {
-        let mut seen = Vec::new();
-        let mut events = |event: Event<'_>| {
+        let seen = Mutex::new(Vec::new());
+        let observer = |event: Event<'_>| {
             if let Event::Progress { done, total } = event {
-                seen.push((done, total));
+                seen.lock().unwrap().push((done, total));
             }
         };
-        ensure(&lab.spec(variant), &lab.cache, &mut events).unwrap();
-        seen
+        ensure(&lab.spec(variant), &lab.cache, &observer).unwrap();
+        seen.into_inner().unwrap()
     };
     let forget = || fs::remove_dir_all(lab.cache.root().join("entries/kernel")).unwrap();
     assert_eq!(progress(Variant::Pristine), [(1, None)]);
@@ -171,7 +173,7 @@ fn a_page_size_that_does_not_exist_lists_the_known() {
     let mut spec = lab.spec(Variant::Pristine);
     spec.arch = Arch::X86_64;
     spec.page_size = crate::PageSize::K64;
-    let error = ensure(&spec, &lab.cache, &mut quiet).unwrap_err();
+    let error = ensure(&spec, &lab.cache, &quiet).unwrap_err();
     assert_eq!(error.to_string(), "x86_64 has no 64K pages: known are 4K");
 }
 
@@ -202,6 +204,6 @@ fn x86_has_no_contpte() {
     let lab = Lab::new();
     let mut spec = lab.spec(Variant::FixedContpte);
     spec.arch = Arch::X86_64;
-    let error = ensure(&spec, &lab.cache, &mut quiet).unwrap_err();
+    let error = ensure(&spec, &lab.cache, &quiet).unwrap_err();
     assert!(error.to_string().contains("no contpte"), "{error}");
 }

@@ -7,7 +7,7 @@
 //! changes; so make compiles no more than it must.
 
 use crate::place::{Place, TREE_BYTES};
-use crate::{Base, Event, Events, tool};
+use crate::{Base, tool};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -15,6 +15,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
+use wideleaf_events::{Event, Observer};
 
 /// Settings of a user's or a repository that would change what a checkout writes, or run
 /// something.
@@ -111,14 +112,14 @@ impl Commit {
     }
 
     /// Checks it out in the cache.
-    pub(crate) fn check_out(&self, cache: &Cache, events: &mut dyn Events) -> Result<Place> {
+    pub(crate) fn check_out(&self, cache: &Cache, observer: &dyn Observer) -> Result<Place> {
         let what = self.dir.display().to_string();
-        let place = Place::take(&self.place(), &what, cache, events)?;
+        let place = Place::take(&self.place(), &what, cache, observer)?;
         let src = place.src();
         if !src.exists() {
             cache.require_space(TREE_BYTES, &format!("checking out {self}"))?;
         }
-        events.event(Event::Step(&format!("checking out {self}")));
+        observer.event(Event::Step(&format!("checking out {self}")));
         fs::create_dir_all(&src).with_context(|| format!("cannot create {}", src.display()))?;
         let index = place.dir().join("index");
         // Whoever was killed here left it; nobody else works here.

@@ -65,11 +65,7 @@ impl Tree {
     }
 
     fn build(&self, name: &str) -> String {
-        let kernel = ensure(
-            &self.spec(Variant::Pristine, name),
-            &self.lab.cache,
-            &mut quiet,
-        );
+        let kernel = ensure(&self.spec(Variant::Pristine, name), &self.lab.cache, &quiet);
         fs::read_to_string(kernel.unwrap().image).unwrap()
     }
 
@@ -132,7 +128,7 @@ fn a_checkout_that_was_cut_off_is_repaired() {
     let tree = Tree::new();
     tree.build("old");
     let commit = Commit::find(tree.path(), "new").unwrap();
-    let place = commit.check_out(&tree.lab.cache, &mut quiet).unwrap();
+    let place = commit.check_out(&tree.lab.cache, &quiet).unwrap();
     fs::write(place.dir().join("index.lock"), "").unwrap();
     fs::write(place.src().join("mm/same.c"), "half").unwrap();
     fs::write(place.src().join("mm/more.c"), "of another commit").unwrap();

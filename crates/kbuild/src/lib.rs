@@ -9,7 +9,7 @@
 //!
 //! [`Commit`]s of somebody's own git tree are built the same way, without a package.
 //!
-//! Work says what it does through [`Events`]; nothing here draws.
+//! Work says what it does through [`wideleaf_events`]; nothing here draws.
 
 mod apt;
 mod base;
@@ -19,7 +19,6 @@ mod commit;
 pub mod config;
 mod counts;
 mod dir;
-mod events;
 mod make;
 pub mod packages;
 mod place;
@@ -39,7 +38,6 @@ pub use base::Base;
 pub use build::{configuration, ensure, find, key};
 pub use commit::Commit;
 pub use dir::{ENV, KernelDir};
-pub use events::{Event, Events};
 pub use make::Interrupted;
 pub use spec::{Kernel, Spec, Variant};
 pub use toolchain::cross;

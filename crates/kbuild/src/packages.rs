@@ -6,12 +6,13 @@
 //! is installed, and root is not needed.
 
 use crate::apt::{self, Lists};
-use crate::{Arch, Event, Events, tool};
+use crate::{Arch, tool};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
+use wideleaf_events::{Event, Observer};
 
 /// The cache's kind of entry that holds packages.
 const KIND: &str = "packages";
@@ -38,14 +39,14 @@ impl Packages {
         arch: Arch,
         wanted: &[&str],
         cache: &Cache,
-        events: &mut dyn Events,
+        observer: &dyn Observer,
     ) -> Result<Self> {
         let what = format!("{} packages of Debian {}", arch, apt::USERLAND);
         let lock = format!("packages-{arch}");
-        let _lock = cache.lock(&lock, || events.event(Event::Waiting(&what)))?;
+        let _lock = cache.lock(&lock, || observer.event(Event::Waiting(&what)))?;
         let lists = Lists::userland(cache.root(), arch);
         if let Err(error) = lists.update(false) {
-            events.event(Event::Note(&format!(
+            observer.event(Event::Note(&format!(
                 "apt cannot get new lists of {what}: going on with what is there ({error:#})"
             )));
         }
@@ -61,7 +62,7 @@ impl Packages {
             || (),
             |dir| {
                 cache.require_space(ROOM, &what)?;
-                events.event(Event::Step(&format!("downloading {} {what}", names.len())));
+                observer.event(Event::Step(&format!("downloading {} {what}", names.len())));
                 lists.download_all(wanted, dir)
             },
         )?;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A source tree in the cache, where make works.
 
-use crate::{Event, Events};
 use anyhow::{Result, bail};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Lock};
+use wideleaf_events::Event;
+use wideleaf_events::Observer;
 
 /// Bytes that an unpacked tree takes: 7.3 takes 1.8 GiB.
 pub(crate) const TREE_BYTES: u64 = 2 << 30;
@@ -22,7 +23,7 @@ impl Place {
         name: &str,
         what: &str,
         cache: &Cache,
-        events: &mut dyn Events,
+        observer: &dyn Observer,
     ) -> Result<Self> {
         let dir = cache.root().join("work").join(name);
         if let Some(bad) = dir.to_string_lossy().find([' ', ':']) {
@@ -34,7 +35,7 @@ impl Place {
             );
         }
         let lock = cache.lock(&format!("work-{name}"), || {
-            events.event(Event::Waiting(&format!("another run that works on {what}")));
+            observer.event(Event::Waiting(&format!("another run that works on {what}")));
         })?;
         Ok(Self { dir, lock })
     }

@@ -10,13 +10,14 @@
 use crate::packages::{self, Packages};
 use crate::source::{self, Source};
 use crate::worktree::WorkTree;
-use crate::{Arch, Base, Event, Events, build, make, toolchain};
+use crate::{Arch, Base, build, make, toolchain};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use wideleaf_cache::{Cache, Entry, Key, Lock};
+use wideleaf_events::{Event, Observer};
 
 /// The cache's kind of entry that holds them.
 const KIND: &str = "selftests";
@@ -77,13 +78,13 @@ pub fn ensure(
     version: Option<&str>,
     arch: Arch,
     cache: &Cache,
-    events: &mut dyn Events,
+    observer: &dyn Observer,
 ) -> Result<Entry> {
     let source = match version {
-        Some(version) => source::pinned(base, version, cache, events)?,
-        None => Source::newest(base, false, cache, events)?,
+        Some(version) => source::pinned(base, version, cache, observer)?,
+        None => Source::newest(base, false, cache, observer)?,
     };
-    let packages = Packages::ensure(arch, &PACKAGES, cache, events)?;
+    let packages = Packages::ensure(arch, &PACKAGES, cache, observer)?;
     let key = Key::new()
         .field("recipe", RECIPE)
         .field("source", source.to_string())
@@ -95,7 +96,7 @@ pub fn ensure(
     }
     cache.require_space(SPACE, "building the selftests")?;
     let lock = cache.lock(&format!("{KIND}-{base}-{arch}"), || {
-        events.event(Event::Waiting("another run that builds the selftests"));
+        observer.event(Event::Waiting("another run that builds the selftests"));
     })?;
     let entry = cache.get_or_build(
         KIND,
@@ -108,12 +109,12 @@ pub fn ensure(
             let (tree, root) = (work.path().join("src"), work.path().join("root"));
             fs::create_dir(&tree)?;
             fs::create_dir(&root)?;
-            WorkTree::open(&source, cache, events)?.copy(&parts(arch), &tree)?;
+            WorkTree::open(&source, cache, observer)?.copy(&parts(arch), &tree)?;
             packages.unpack(&root)?;
             let compiler = work.path().join("cc");
             write_compiler(&compiler, arch, &root)?;
             let text = format!("building the selftests of {source} for {arch}");
-            events.event(Event::Step(&text));
+            observer.event(Event::Step(&text));
             compile(&tree, arch, &compiler, &lock, into)?;
             for (from, to) in TOOLS {
                 let from = root.join(from);

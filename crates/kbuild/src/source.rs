@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which source version there is, and the package that holds it.
 
+use crate::Base;
 use crate::apt::{self, Lists};
-use crate::{Base, Event, Events};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
+use wideleaf_events::{Event, Observer};
 
 /// The cache's kind of entry that holds a package.
 const KIND: &str = "source";
@@ -36,13 +37,13 @@ impl Source {
         base: Base,
         refresh: bool,
         cache: &Cache,
-        events: &mut dyn Events,
+        observer: &dyn Observer,
     ) -> Result<Self> {
         let cached = cached(base, cache)?;
         let system = Lists::System.candidate(base).unwrap_or_default();
         let private = Lists::private(cache.root(), base);
         if refresh || system.is_none() {
-            let _lock = lock(base, cache, events)?;
+            let _lock = lock(base, cache, observer)?;
             if let Err(error) = private.update(refresh) {
                 let Some(newest) = apt::newest(cached.clone())? else {
                     return Err(error.context(format!(
@@ -51,7 +52,7 @@ impl Source {
                         cache.root().display()
                     )));
                 };
-                events.event(Event::Note(&format!(
+                observer.event(Event::Note(&format!(
                     "apt cannot get its lists: going on with {} {newest} from the cache",
                     base.package()
                 )));
@@ -70,18 +71,18 @@ impl Source {
 
     /// The package's file, downloaded and signature-checked by apt if it is
     /// not in the cache.
-    pub fn package(&self, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
+    pub fn package(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
         if let Some(entry) = cache.get(KIND, &self.key()) {
             return find_package(entry.dir());
         }
-        let _lock = lock(self.base, cache, events)?;
+        let _lock = lock(self.base, cache, observer)?;
         let entry = cache.get_or_build(
             KIND,
             &self.key(),
             || (),
             |dir| {
                 cache.require_space(PACKAGE_BYTES, &self.to_string())?;
-                events.event(Event::Step(&format!("downloading {self}")));
+                observer.event(Event::Step(&format!("downloading {self}")));
                 self.download(cache, dir)
             },
         )?;
@@ -161,15 +162,15 @@ fn find_package(dir: &Path) -> Result<PathBuf> {
 }
 
 /// apt's own locks would let the second run fail instead of wait.
-fn lock(base: Base, cache: &Cache, events: &mut dyn Events) -> Result<wideleaf_cache::Lock> {
+fn lock(base: Base, cache: &Cache, observer: &dyn Observer) -> Result<wideleaf_cache::Lock> {
     let text = format!("another run that fetches {}", base.package());
     cache.lock(&format!("source-{base}"), || {
-        events.event(Event::Waiting(&text));
+        observer.event(Event::Waiting(&text));
     })
 }
 
 /// The source of this very version, from the cache or from apt.
-pub fn pinned(base: Base, version: &str, cache: &Cache, events: &mut dyn Events) -> Result<Source> {
+pub fn pinned(base: Base, version: &str, cache: &Cache, observer: &dyn Observer) -> Result<Source> {
     let source = Source {
         base,
         version: version.into(),
@@ -178,7 +179,7 @@ pub fn pinned(base: Base, version: &str, cache: &Cache, events: &mut dyn Events)
     if known.iter().any(|known| known == version) {
         return Ok(source);
     }
-    source.package(cache, events).with_context(|| {
+    source.package(cache, observer).with_context(|| {
         format!(
             "{source} is not in the cache, which has: {}",
             if known.is_empty() {
@@ -227,8 +228,8 @@ mod tests {
             .unwrap();
         assert_eq!(cached(Base::V7_3, &cache).unwrap(), ["7.3.1-1"]);
         assert!(cached(Base::V6_12, &cache).unwrap().is_empty());
-        let mut events = |event: Event<'_>| panic!("{event:?}");
-        let path = source.package(&cache, &mut events).unwrap();
+        let observer = |event: Event<'_>| panic!("{event:?}");
+        let path = source.package(&cache, &observer).unwrap();
         assert!(path.ends_with(name));
         // An unpacked tree will do as well, but not a half unpacked one.
         let tree = dir.path().join("work/7.3-7.3.2-1");
@@ -237,7 +238,7 @@ mod tests {
         std::fs::write(tree.join(JOURNAL), "{}").unwrap();
         assert_eq!(cached(Base::V7_3, &cache).unwrap(), ["7.3.1-1", "7.3.2-1"]);
         assert_eq!(
-            pinned(Base::V7_3, "7.3.1-1", &cache, &mut events).unwrap(),
+            pinned(Base::V7_3, "7.3.1-1", &cache, &observer).unwrap(),
             source
         );
     }

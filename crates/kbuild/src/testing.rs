@@ -4,11 +4,12 @@
 use crate::series::Series;
 use crate::source::Source;
 use crate::worktree::WorkTree;
-use crate::{Arch, Base, Event, KernelDir, PageSize, Spec, Variant};
+use crate::{Arch, Base, KernelDir, PageSize, Spec, Variant};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
+use wideleaf_events::Event;
 
 /// Takes events and does nothing.
 pub(crate) fn quiet(_: Event<'_>) {}
@@ -161,7 +162,7 @@ impl Lab {
     }
 
     pub(crate) fn tree(&self) -> WorkTree {
-        WorkTree::open(&self.source, &self.cache, &mut quiet).unwrap()
+        WorkTree::open(&self.source, &self.cache, &quiet).unwrap()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::place::{Place, TREE_BYTES};
 use crate::scratch::Contents;
 use crate::series::Series;
 use crate::source::{JOURNAL, Source};
-use crate::{Event, Events, tool};
+use crate::tool;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -24,6 +24,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use wideleaf_cache::Cache;
+use wideleaf_events::{Event, Observer};
 use wideleaf_replace::replace;
 
 /// An unpacked source tree, held exclusively.
@@ -42,11 +43,11 @@ struct Journal {
 impl WorkTree {
     /// Takes the tree of `source`, waiting for another run that has it, and
     /// unpacks it if that has not been done to the end.
-    pub fn open(source: &Source, cache: &Cache, events: &mut dyn Events) -> Result<Self> {
-        let place = Place::take(&source.dir_name(), &source.to_string(), cache, events)?;
+    pub fn open(source: &Source, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
+        let place = Place::take(&source.dir_name(), &source.to_string(), cache, observer)?;
         let journal = match read_journal(&place.dir().join(JOURNAL))? {
             Some(journal) => journal,
-            None => unpack(place.dir(), source, cache, events)?,
+            None => unpack(place.dir(), source, cache, observer)?,
         };
         Ok(Self {
             place,
@@ -203,11 +204,11 @@ fn write_journal(path: &Path, journal: &Journal) -> Result<()> {
 
 /// Unpacks the tree anew. The object folders go as well: without a journal
 /// nobody knows which patched files they were built from.
-fn unpack(dir: &Path, source: &Source, cache: &Cache, events: &mut dyn Events) -> Result<Journal> {
-    let package = source.package(cache, events)?;
+fn unpack(dir: &Path, source: &Source, cache: &Cache, observer: &dyn Observer) -> Result<Journal> {
+    let package = source.package(cache, observer)?;
     remove_all(dir)?;
     cache.require_space(TREE_BYTES, &format!("unpacking {source}"))?;
-    events.event(Event::Step(&format!("unpacking {source}")));
+    observer.event(Event::Step(&format!("unpacking {source}")));
     let src = dir.join("src");
     fs::create_dir_all(&src).with_context(|| format!("cannot create {}", src.display()))?;
     let tar = format!("./usr/src/{}.tar.xz", source.base.package());
@@ -412,11 +413,11 @@ mod tests {
     #[test]
     fn a_damaged_package_is_an_error_and_no_tree() {
         let lab = Lab::with_package(b"this is no package");
-        let error = WorkTree::open(&lab.source, &lab.cache, &mut quiet)
+        let error = WorkTree::open(&lab.source, &lab.cache, &quiet)
             .err()
             .unwrap();
         let text = format!("{error:#}");
         assert!(text.contains("cannot unpack"), "{text}");
-        assert!(WorkTree::open(&lab.source, &lab.cache, &mut quiet).is_err());
+        assert!(WorkTree::open(&lab.source, &lab.cache, &quiet).is_err());
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Boots the kernels of a target, and joins what guest and plugin counted.
 
-use crate::events::{Event, Observer};
 use crate::host;
 use crate::job::for_guest;
 use crate::referee::Symbols;
@@ -17,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wideleaf_cache::Cache;
+use wideleaf_events::{Event, Observer};
 use wideleaf_guest::protocol::VERSION;
 use wideleaf_kbuild::Variant;
 use wideleaf_tlb::report::{Report, SCHEMA};
@@ -144,7 +144,10 @@ impl Bench<'_> {
         };
         let limit = Duration::from_secs(options.time_limit_s.into()) + BOOT_GRACE;
         let log = scratch.join("qemu.log");
-        let mut progress = |text: &str| self.observer.event(Event::Guest { variant, text });
+        let mut progress = |text: &str| {
+            let kernel = variant.name();
+            self.observer.event(Event::Guest { kernel, text });
+        };
         let boot = machine::run(
             &self.parts.qemu.path,
             &guest,

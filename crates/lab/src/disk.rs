@@ -13,7 +13,8 @@ use crate::disk::userland::Userland;
 use anyhow::Result;
 use std::path::PathBuf;
 use wideleaf_cache::Cache;
-use wideleaf_kbuild::{Arch, Base, Event, Events};
+use wideleaf_events::{Event, Observer};
+use wideleaf_kbuild::{Arch, Base};
 
 /// Whom a disk is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,18 +61,18 @@ impl Contents {
         }
     }
 
-    /// The disk's image, made if it is not in the cache; `events` are told when
+    /// The disk's image, made if it is not in the cache; the observer hears when
     /// work begins that takes a while.
     ///
     /// # Errors
     ///
     /// If it cannot be made.
-    pub fn ensure(&self, whom: DiskFor, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
+    pub fn ensure(&self, whom: DiskFor, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
         match self {
-            Self::Stubs(sizes) => stubs(whom, sizes.clone(), 0, cache, events),
-            Self::Room(bytes) => stubs(whom, Vec::new(), *bytes, cache, events),
-            Self::Userland => userland(whom).ensure(cache, events),
-            Self::Selftests => selftests::ensure(whom.base, whom.arch, cache, events),
+            Self::Stubs(sizes) => stubs(whom, sizes.clone(), 0, cache, observer),
+            Self::Room(bytes) => stubs(whom, Vec::new(), *bytes, cache, observer),
+            Self::Userland => userland(whom).ensure(cache, observer),
+            Self::Selftests => selftests::ensure(whom.base, whom.arch, cache, observer),
         }
     }
 }
@@ -81,7 +82,7 @@ fn stubs(
     sizes: Vec<u64>,
     room: u64,
     cache: &Cache,
-    events: &mut dyn Events,
+    observer: &dyn Observer,
 ) -> Result<PathBuf> {
     let image = Image {
         filesystem: whom.filesystem,
@@ -89,7 +90,7 @@ fn stubs(
         sizes,
         room,
     };
-    image.ensure(cache, &mut |text| events.event(Event::Step(text)))
+    image.ensure(cache, &mut |text| observer.event(Event::Step(text)))
 }
 
 fn userland(whom: DiskFor) -> Userland {

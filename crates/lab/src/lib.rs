@@ -13,7 +13,6 @@
 pub mod boot;
 pub mod compare;
 pub mod disk;
-pub mod events;
 pub mod expect;
 pub mod host;
 pub mod job;

@@ -3,7 +3,6 @@
 
 use crate::boot::{Bench, Parts};
 use crate::compare::conclude;
-use crate::events::{Event, Observer};
 use crate::host::{self, parts};
 use crate::results::{Comparison, KernelInfo};
 use crate::target::{Kernels, Target};
@@ -13,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
+use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::{Kernel, Variant};
 
 /// Runs jobs.
@@ -170,10 +170,9 @@ impl Lab<'_> {
     }
 
     fn disk(&self, target: &Target) -> Result<Option<PathBuf>> {
-        let mut relay = |event: wideleaf_kbuild::Event<'_>| self.relay(event);
         let contents = target.job.contents(&target.options);
         contents
-            .map(|contents| contents.ensure(target.disk_for(), self.cache, &mut relay))
+            .map(|contents| contents.ensure(target.disk_for(), self.cache, self.observer))
             .transpose()
     }
 
@@ -198,22 +197,12 @@ impl Lab<'_> {
                 bail!("no {variant} kernel is to be built");
             };
             spec.version = version.or(spec.version);
-            let mut relay = |event: wideleaf_kbuild::Event<'_>| self.relay(event);
-            let kernel = wideleaf_kbuild::ensure(&spec, self.cache, &mut relay)?;
+            let kernel = wideleaf_kbuild::ensure(&spec, self.cache, self.observer)?;
             version = Some(kernel.version.clone());
             ready.push(built(&kernel)?);
         }
         ready.reverse();
         Ok(ready)
-    }
-
-    fn relay(&self, event: wideleaf_kbuild::Event<'_>) {
-        use wideleaf_kbuild::Event as Kernel;
-        self.observer.event(match event {
-            Kernel::Step(text) | Kernel::Waiting(text) => Event::Step(text),
-            Kernel::Progress { done, total } => Event::Progress { done, total },
-            Kernel::Note(text) => Event::Note(text),
-        });
     }
 }
 

@@ -9,10 +9,9 @@
 //! has a cluster do it.
 //!
 //! Nothing here knows what a kernel or a guest is, and nothing draws: work says what happens
-//! through [`events::Event`].
+//! through [`wideleaf_events::Event`].
 
 pub mod attempt;
-pub mod events;
 pub mod file;
 pub mod folder;
 pub mod local;

@@ -2,12 +2,12 @@
 //! Runs rows on this machine, as many at once as it holds.
 
 use crate::attempt::{self, Outcome};
-use crate::events::{Event, Observer};
 use crate::folder::{Folder, Planned};
 use anyhow::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use wideleaf_events::{Event, Observer, Row};
 
 /// What may be in use at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +63,7 @@ pub fn run(
             if let Some(next) = next.filter(|_| may_begin) {
                 let row = left.remove(next);
                 running.push(row);
-                let (name, place) = (row.name.as_str(), "");
-                observer.event(Event::Began { row: name, place });
+                say(observer, row, Row::Began(""));
                 let ended = ended.clone();
                 scope.spawn(move || {
                     let outcome = attempt::attempt(folder, row, program, stop);
@@ -81,11 +80,9 @@ pub fn run(
             };
             running.retain(|other| other.key != row.key);
             match outcome {
-                Ok(outcome) => tell(&row.name, &outcome, observer),
+                Ok(outcome) => say(observer, row, now(&outcome)),
                 Err(why) => {
-                    let reason = &format!("{why:#}");
-                    let row = &row.name;
-                    observer.event(Event::Left { row, reason });
+                    say(observer, row, Row::Left(&format!("{why:#}")));
                     error.get_or_insert(why);
                 }
             }
@@ -94,19 +91,18 @@ pub fn run(
     error.map_or(Ok(()), Err)
 }
 
-fn tell(row: &str, outcome: &Outcome, observer: &dyn Observer) {
-    observer.event(match outcome {
-        Outcome::Done => Event::Done { row },
-        Outcome::Failed(reason) => Event::Failed { row, reason },
-        Outcome::Busy => Event::Left {
-            row,
-            reason: "another command runs it",
-        },
-        Outcome::Stopped => Event::Left {
-            row,
-            reason: "stopped",
-        },
-    });
+fn say(observer: &dyn Observer, row: &Planned, now: Row<'_>) {
+    let row = &row.name;
+    observer.event(Event::Row { row, now });
+}
+
+fn now(outcome: &Outcome) -> Row<'_> {
+    match outcome {
+        Outcome::Done => Row::Done,
+        Outcome::Failed(reason) => Row::Failed(reason),
+        Outcome::Busy => Row::Left("another command runs it"),
+        Outcome::Stopped => Row::Left("stopped"),
+    }
 }
 
 #[cfg(test)]
@@ -134,7 +130,11 @@ mod tests {
         let rows = rows(&["a", "b", "c"], &folder);
         let seen = Mutex::new(Vec::new());
         let observer = |event: Event<'_>| {
-            if let Event::Done { row } | Event::Failed { row, .. } = event {
+            if let Event::Row {
+                row,
+                now: Row::Done | Row::Failed(_),
+            } = event
+            {
                 seen.lock().unwrap().push(row.to_string());
             }
         };

@@ -6,7 +6,6 @@
 //! controller that is away costs nothing but news. A row whose node died is submitted again by us
 //! and not by Slurm, which delays what it requeues by minutes, where it does so at all.
 
-use crate::events::{Event, Observer};
 use crate::folder::{Folder, Planned, Readable, State};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use wideleaf_events::{Event, Observer, Row};
 
 /// Tasks of one array unless the cluster's MaxArraySize is less: Slurm's default.
 const ARRAY: usize = 1000;
@@ -269,6 +269,10 @@ impl Slurm<'_> {
         Ok(())
     }
 
+    fn say(&self, row: &str, now: Row<'_>) {
+        self.observer.event(Event::Row { row, now });
+    }
+
     /// Takes note that Slurm did not answer.
     fn silence(&self, since: &mut Option<Instant>, error: anyhow::Error) -> Result<()> {
         match since {
@@ -295,12 +299,11 @@ impl Slurm<'_> {
         let row = one.row.name.as_str();
         match self.folder.state(one.row, self.readable)? {
             State::Done { .. } => {
-                self.observer.event(Event::Done { row });
+                self.say(row, Row::Done);
                 return Ok(Next::Over);
             }
             State::Failed { reason } => {
-                let reason = &reason;
-                self.observer.event(Event::Failed { row, reason });
+                self.say(row, Row::Failed(&reason));
                 return Ok(Next::Over);
             }
             State::Running | State::Queued { .. } | State::ToDo => {}
@@ -312,8 +315,7 @@ impl Slurm<'_> {
             one.unseen = 0;
             if task.state == "RUNNING" && !one.began {
                 one.began = true;
-                let place = &task.node;
-                self.observer.event(Event::Began { row, place });
+                self.say(row, Row::Began(&task.node));
             }
             return Ok(Next::Wait);
         }
@@ -336,7 +338,7 @@ impl Slurm<'_> {
         if ROW_AT_FAULT.contains(&state.as_str()) {
             let reason = &format!("Slurm ended job {}{at}: {state}", one.job);
             self.folder.fail(&one.row.key, reason)?;
-            self.observer.event(Event::Failed { row, reason });
+            self.say(row, Row::Failed(reason));
             return Ok(Next::Over);
         }
         if NODE_AT_FAULT.contains(&state.as_str()) && one.submitted <= AGAIN {
@@ -353,7 +355,7 @@ impl Slurm<'_> {
             one.job,
             self.folder.root().join("slurm").display()
         );
-        self.observer.event(Event::Left { row, reason });
+        self.say(row, Row::Left(reason));
         Ok(Next::Over)
     }
 

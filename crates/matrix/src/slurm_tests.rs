@@ -62,11 +62,14 @@ impl Cluster {
     fn with<T>(&self, work: impl FnOnce(&Slurm<'_>) -> T) -> T {
         let observer = |event: Event<'_>| {
             let said = match event {
-                Event::Began { row, place } => format!("{row} runs on {place}"),
-                Event::Done { row } => format!("{row} done"),
-                Event::Failed { row, reason } => format!("{row} failed: {reason}"),
-                Event::Left { row, reason } => format!("{row} left: {reason}"),
+                Event::Row { row, now } => match now {
+                    Row::Began(place) => format!("{row} runs on {place}"),
+                    Row::Done => format!("{row} done"),
+                    Row::Failed(reason) => format!("{row} failed: {reason}"),
+                    Row::Left(reason) => format!("{row} left: {reason}"),
+                },
                 Event::Note(text) => text.to_string(),
+                other => panic!("{other:?}"),
             };
             self.said.lock().unwrap().push(said);
         };

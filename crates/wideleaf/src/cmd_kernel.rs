@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf kernel`: kernel sources, builds, and the patch series.
 
-use crate::progress::Progress;
+use crate::screen::Screen;
 use crate::stdout::{say, tell, write_out};
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -163,16 +163,13 @@ fn act(args: Args) -> Result<ExitCode> {
         Action::List { json } => list(&files()?, &cache, json)?,
         Action::Fetch { bases, refresh } => fetch(&bases.list(), refresh, &cache)?,
         Action::Config { which } => {
-            let text = wideleaf_kbuild::configuration(
-                &which.spec(files()?),
-                &cache,
-                &mut Progress::new(),
-            )?;
+            let text =
+                wideleaf_kbuild::configuration(&which.spec(files()?), &cache, &Screen::new())?;
             write_out(&text)?;
         }
         Action::Build { which, json } => {
             let spec = which.spec(files()?);
-            let kernel = wideleaf_kbuild::ensure(&spec, &cache, &mut Progress::new())?;
+            let kernel = wideleaf_kbuild::ensure(&spec, &cache, &Screen::new())?;
             if json {
                 say!("{}", serde_json::to_string_pretty(&kernel)?)?;
             } else {
@@ -192,10 +189,10 @@ fn act(args: Args) -> Result<ExitCode> {
 
 fn fetch(bases: &[Base], refresh: bool, cache: &Cache) -> Result<()> {
     for &base in bases {
-        let mut progress = Progress::new();
-        let source = Source::newest(base, refresh, cache, &mut progress)?;
-        let tree = WorkTree::open(&source, cache, &mut progress)?;
-        drop(progress);
+        let screen = Screen::new();
+        let source = Source::newest(base, refresh, cache, &screen)?;
+        let tree = WorkTree::open(&source, cache, &screen)?;
+        drop(screen);
         say!("{source} {}", tree.src().display())?;
     }
     Ok(())
@@ -203,12 +200,12 @@ fn fetch(bases: &[Base], refresh: bool, cache: &Cache) -> Result<()> {
 
 fn export(base: Base, dir: &std::path::Path, files: &KernelDir, cache: &Cache) -> Result<()> {
     let series = Series::load(base, files)?;
-    let mut progress = Progress::new();
-    let source = Source::newest(base, false, cache, &mut progress)?;
-    let tree = WorkTree::open(&source, cache, &mut progress)?;
+    let screen = Screen::new();
+    let source = Source::newest(base, false, cache, &screen)?;
+    let tree = WorkTree::open(&source, cache, &screen)?;
     let original = tree.originals(&series.touched()?)?;
     let written = series.export(&source.to_string(), &original, dir)?;
-    drop(progress);
+    drop(screen);
     for path in written {
         say!("{}", path.display())?;
     }
@@ -219,12 +216,12 @@ fn check(bases: &[Base], files: &KernelDir, cache: &Cache) -> Result<ExitCode> {
     let mut passed = true;
     for &base in bases {
         let series = Series::load(base, files)?;
-        let mut progress = Progress::new();
-        let source = Source::newest(base, false, cache, &mut progress)?;
-        let tree = WorkTree::open(&source, cache, &mut progress)?;
+        let screen = Screen::new();
+        let source = Source::newest(base, false, cache, &screen)?;
+        let tree = WorkTree::open(&source, cache, &screen)?;
         let report = checkpatch::check(&tree, &series)
             .with_context(|| format!("checkpatch on the series for {base}"))?;
-        drop(progress);
+        drop(screen);
         let verdict = if report.passed() { "ok" } else { "FAILED" };
         say!("checkpatch {base}: {} patches: {verdict}", report.patches)?;
         if !report.passed() {

@@ -8,7 +8,6 @@ mod list;
 mod matrix;
 mod repeat;
 mod report;
-mod screen;
 
 use crate::stdout::tell;
 use crate::usage::STATUS;

@@ -21,7 +21,7 @@ mod cmd_top;
 mod docs_tests;
 mod order;
 mod procset;
-mod progress;
+mod screen;
 mod stdout;
 mod table;
 mod top_app;

@@ -10,7 +10,8 @@ use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
-use wideleaf_kbuild::{Arch, Base, Event, Events, selftests};
+use wideleaf_events::{Event, Observer};
+use wideleaf_kbuild::{Arch, Base, selftests};
 
 /// The cache's kind of entry that holds the disk.
 const KIND: &str = "selftests-disk";
@@ -36,18 +37,18 @@ pub fn require_tools() -> Result<()> {
     Filesystem::Xfs.mkfs().map(drop)
 }
 
-/// Finds the image in the cache or makes it; `events` are told when work begins
+/// Finds the image in the cache or makes it; the observer hears when work begins
 /// that takes a while.
 ///
 /// # Errors
 ///
 /// If the tests do not build, or mkfs fails.
-pub fn ensure(base: Base, arch: Arch, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
-    let tests = selftests::ensure(base, None, arch, cache, events)?;
-    disk_with(tests.dir(), cache, events)
+pub fn ensure(base: Base, arch: Arch, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
+    let tests = selftests::ensure(base, None, arch, cache, observer)?;
+    disk_with(tests.dir(), cache, observer)
 }
 
-fn disk_with(tests: &Path, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
+fn disk_with(tests: &Path, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
     let mkfs = Filesystem::Xfs.mkfs()?;
     let version = tools::output(&mkfs, &["-V"])?;
     let key = Key::new()
@@ -62,7 +63,7 @@ fn disk_with(tests: &Path, cache: &Cache, events: &mut dyn Events) -> Result<Pat
         |dir| {
             // The room is a hole in the file.
             cache.require_space(1 << 30, "a disk image")?;
-            events.event(Event::Step("making a disk: the base's selftests on XFS"));
+            observer.event(Event::Step("making a disk: the base's selftests on XFS"));
             let scratch = Scratch::new(cache.root())?;
             let root = scratch.join("root");
             fs::create_dir_all(root.join(XFS))?;

@@ -24,8 +24,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
+use wideleaf_events::{Event, Observer};
+use wideleaf_kbuild::Arch;
 use wideleaf_kbuild::packages::{self, Packages};
-use wideleaf_kbuild::{Arch, Event, Events};
 
 /// What is wanted of Debian; apt adds what these depend on.
 const PACKAGES: &[&str] = &[
@@ -123,15 +124,15 @@ impl Userland {
         Makers::find(self).map(drop)
     }
 
-    /// Finds the image in the cache or makes it; `events` are told when work
+    /// Finds the image in the cache or makes it; the observer hears when work
     /// begins that takes a while.
     ///
     /// # Errors
     ///
     /// If packages cannot be had, or a program that makes the image fails.
-    pub fn ensure(&self, cache: &Cache, events: &mut dyn Events) -> Result<PathBuf> {
+    pub fn ensure(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
         let makers = Makers::find(self)?;
-        let packages = Packages::ensure(self.arch, PACKAGES, cache, events)?;
+        let packages = Packages::ensure(self.arch, PACKAGES, cache, observer)?;
         let key = self.key(&packages, &makers)?;
         let entry = cache.get_or_build(
             KIND,
@@ -139,7 +140,7 @@ impl Userland {
             || (),
             |dir| {
                 cache.require_space(1 << 30, "a user land")?;
-                events.event(Event::Step(&format!(
+                observer.event(Event::Step(&format!(
                     "making a disk: {} packages of Debian for {} on {}{}",
                     packages.names().len(),
                     self.arch,

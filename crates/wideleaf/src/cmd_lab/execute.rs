@@ -2,14 +2,14 @@
 //! Runs what was asked for, prints the tables, judges and writes the results.
 
 use super::arguments::Run;
-use super::screen::Screen;
+use crate::screen::Screen;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
+use wideleaf_events::Observer;
 use wideleaf_kbuild::KernelDir;
-use wideleaf_lab::events::Observer;
 use wideleaf_lab::results::{Comparison, Results, Verdict};
 use wideleaf_lab::run::Lab;
 use wideleaf_lab::target::{Kernels, Target};

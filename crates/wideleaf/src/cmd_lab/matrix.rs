@@ -2,16 +2,14 @@
 //! `wideleaf lab matrix`: many runs listed in a file.
 
 mod plan;
-mod progress;
 mod words;
 
-use super::screen::Screen;
+use crate::screen::Screen;
 use crate::stdout::{say, tell, write_json, write_out};
 use crate::table::{Align, Table};
 use crate::usage::STATUS;
 use anyhow::Result;
 use plan::{Entry, Planner};
-use progress::Progress;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
@@ -20,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wideleaf_cache::Cache;
+use wideleaf_events::{Event, Observer, Row};
 use wideleaf_kbuild::Interrupted;
 use wideleaf_lab::host;
 use wideleaf_lab::results::Results;
 use wideleaf_matrix::attempt::{self, Outcome};
-use wideleaf_matrix::events::{Event, Observer};
 use wideleaf_matrix::folder::{Folder, Planned, State};
 use wideleaf_matrix::local::{self, Room};
 use wideleaf_matrix::slurm::Slurm;
@@ -189,8 +187,8 @@ impl Matrix {
         let stop = stopped_by_signals()?;
         let folder = Folder::open(&self.output)?;
         let program = std::env::current_exe()?;
-        let progress = Progress::new();
-        let cluster = self.cluster(&folder, &program, &stop, &progress);
+        let screen = Screen::new();
+        let cluster = self.cluster(&folder, &program, &stop, &screen);
         if self.on == On::Slurm {
             cluster.require()?;
         }
@@ -200,7 +198,7 @@ impl Matrix {
             false => folder.sources()?,
         };
         let mut planner = Planner::new(&cache, sources);
-        planner.resolve(&rows, &Screen::new())?;
+        planner.resolve(&rows, &screen)?;
         folder.keep_sources(planner.sources())?;
         let entries: Result<Vec<_>> = rows.into_iter().map(|row| planner.plan(row)).collect();
         let entries = entries?;
@@ -222,11 +220,11 @@ impl Matrix {
                 _ => {}
             }
         }
-        let to_do = self.prepare(&planner, &entries, to_do, &folder, &stop, &progress)?;
-        progress.expect(to_do.len() + under_way.len());
+        let to_do = self.prepare(&planner, &entries, to_do, &folder, &stop, &screen)?;
+        screen.event(Event::Rows(to_do.len() + under_way.len()));
         let result = match self.on {
             _ if stop.load(Ordering::SeqCst) => Ok(()),
-            On::Here => local::run(&to_do, &folder, &program, self.room(), &stop, &progress),
+            On::Here => local::run(&to_do, &folder, &program, self.room(), &stop, &screen),
             On::Slurm => cluster.submit(&to_do).and_then(|()| {
                 if self.no_wait {
                     return Ok(());
@@ -234,7 +232,7 @@ impl Matrix {
                 cluster.wait(&[under_way, to_do].concat())
             }),
         };
-        progress.end();
+        drop(screen);
         self.report(&entries, &folder)?;
         result?;
         self.conclude(&entries, &folder, &stop)
@@ -295,17 +293,16 @@ impl Matrix {
         to_do: Vec<&'e Planned>,
         folder: &Folder,
         stop: &AtomicBool,
-        progress: &Progress,
+        screen: &Screen,
     ) -> Result<Vec<&'e Planned>> {
         let mut good = Vec::new();
-        let screen = Screen::new();
         for row in to_do {
             if stop.load(Ordering::SeqCst) {
                 break;
             }
             folder.plan(row)?;
             let entry = entries.iter().find(|entry| entry.row.name == row.name);
-            match entry.map_or(Ok(()), |entry| planner.prepare(entry, &screen)) {
+            match entry.map_or(Ok(()), |entry| planner.prepare(entry, screen)) {
                 Ok(()) => good.push(row),
                 Err(error) if error.is::<Interrupted>() => {
                     stop.store(true, Ordering::SeqCst);
@@ -313,8 +310,8 @@ impl Matrix {
                 Err(error) => {
                     let reason = &format!("{error:#}").replace('\n', ", ");
                     folder.fail(&row.key, reason)?;
-                    let row = &row.name;
-                    progress.event(Event::Failed { row, reason });
+                    let (row, now) = (&row.name, Row::Failed(reason));
+                    screen.event(Event::Row { row, now });
                 }
             }
         }

@@ -2,14 +2,13 @@
 //! What a row runs, and the key that says whether it has been done.
 
 use super::super::arguments::Run;
-use super::super::screen::Screen;
 use super::words;
 use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use wideleaf_cache::{Cache, Key};
+use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::source::Source;
-use wideleaf_lab::events::{Event, Observer};
 use wideleaf_lab::host;
 use wideleaf_lab::run::Lab;
 use wideleaf_lab::target::{Kernels, Target};
@@ -81,19 +80,14 @@ impl<'a> Planner<'a> {
     /// # Errors
     ///
     /// If there is no source to be had.
-    pub fn resolve(&mut self, rows: &[Row], screen: &Screen) -> Result<()> {
+    pub fn resolve(&mut self, rows: &[Row], observer: &dyn Observer) -> Result<()> {
         for row in rows {
             let (run, target) = words::parse(&row.words)?;
             let base = target.base.to_string();
             if !run.builds_from_debian() || self.sources.contains_key(&base) {
                 continue;
             }
-            let mut relay = |event: wideleaf_kbuild::Event<'_>| {
-                if let wideleaf_kbuild::Event::Note(text) = event {
-                    screen.event(Event::Note(text));
-                }
-            };
-            let source = Source::newest(target.base, false, self.cache, &mut relay)?;
+            let source = Source::newest(target.base, false, self.cache, observer)?;
             self.sources.insert(base, source.version);
         }
         Ok(())
@@ -197,8 +191,8 @@ impl<'a> Planner<'a> {
     /// # Errors
     ///
     /// If they cannot be had.
-    pub fn prepare(&self, entry: &Entry, screen: &Screen) -> Result<()> {
+    pub fn prepare(&self, entry: &Entry, observer: &dyn Observer) -> Result<()> {
         let run: Run = words::parse(&entry.row.words)?.0;
-        run.lab(self.cache, screen)?.prepare(&entry.target)
+        run.lab(self.cache, observer)?.prepare(&entry.target)
     }
 }
