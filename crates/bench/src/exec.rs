@@ -107,7 +107,7 @@ pub fn run(
     }
     let mapping = Mapping::new(&stubs.file, plan.size, plan.align)
         .with_context(|| options.file.display().to_string())?;
-    let mut run = Run {
+    let mut run = Measurement {
         plan,
         page_size,
         around,
@@ -122,7 +122,7 @@ pub fn run(
     Ok(report(options, &run, cold, random))
 }
 
-struct Run<'a> {
+struct Measurement<'a> {
     plan: Plan,
     page_size: u64,
     around: &'a Surroundings,
@@ -131,7 +131,7 @@ struct Run<'a> {
     mapping: &'a Mapping,
 }
 
-impl Run<'_> {
+impl Measurement<'_> {
     /// Touches everything that a measured phase uses apart from the stubs: the same functions,
     /// at the same depth of the stack, with nothing to call. Otherwise their own faults would be
     /// counted, and how many these are depends on where the kernel has put the stack.
@@ -240,7 +240,7 @@ fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTree
 
 fn report(
     options: &ExecOptions,
-    run: &Run<'_>,
+    run: &Measurement<'_>,
     cold: Option<ColdReport>,
     random: Option<PhaseReport>,
 ) -> ExecReport {

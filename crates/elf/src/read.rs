@@ -212,16 +212,19 @@ where
     Ok(elf)
 }
 
-/// The path that PT_INTERP names, without the zero that ends it. fs/binfmt_elf.c refuses one
-/// longer than PATH_MAX.
+/// The path that PT_INTERP names, without the zero that ends it; none that fs/binfmt_elf.c refuses:
+/// empty, longer than PATH_MAX or without its end.
 fn interpreter<S: Source + ?Sized>(
     file: &mut Windows<S>,
     offset: u64,
     size: u64,
 ) -> Option<PathBuf> {
     const PATH_MAX: u64 = 4096;
-    let size = size.min(PATH_MAX);
+    if !(2..=PATH_MAX).contains(&size) {
+        return None;
+    }
     let name = file.bytes("the interpreter's name", offset, size).ok()?;
+    let name = name.strip_suffix(&[0])?;
     let name = name.split(|byte| *byte == 0).next()?;
     Some(PathBuf::from(OsStr::from_bytes(name)))
 }

@@ -9,6 +9,7 @@ mod common;
 use common::image::{ET_DYN, ET_EXEC, Image, PT_INTERP, Program, R, W, X, load};
 use common::invariants;
 use proptest::prelude::*;
+use std::path::Path;
 use wideleaf_elf::{Cause, Class, Elf, Kind, Order, judge};
 
 const M: u64 = 1 << 20;
@@ -57,15 +58,42 @@ fn both_classes_and_byte_orders_give_the_same_verdict() {
     }
 }
 
-#[test]
-fn a_pie_of_4k_alignment_could_gain_what_it_cannot_use() {
+/// A PIE whose interpreter's name is `name`, by its header of `size` bytes.
+fn with_interpreter(name: &[u8], size: u64) -> Vec<u8> {
+    let offset = 0x800;
     let mut programs = good().programs;
     programs.push(Program {
         kind: PT_INTERP,
+        offset: offset as u64,
+        file_size: size,
         ..Program::default()
     });
-    let elf = Elf::read(&&Image::new(true, false, ET_DYN, programs).bytes()[..]).unwrap();
+    let mut bytes = Image::new(true, false, ET_DYN, programs).bytes();
+    bytes[offset..offset + name.len()].copy_from_slice(name);
+    bytes
+}
+
+#[test]
+fn an_interpreter_that_cannot_be_read_is_none_and_the_file_is_a_pie_still() {
+    for (name, size) in [
+        (&b""[..], 0),
+        (b"\0", 1),
+        (b"/lib/ld.so", 10),
+        (b"/lib/ld.so\0", 4097),
+        (b"/lib/ld.so\0", u64::MAX),
+    ] {
+        let elf = Elf::read(&&with_interpreter(name, size)[..]).unwrap();
+        assert_eq!((elf.kind, elf.dynamic), (Kind::Pie, true));
+        assert_eq!(elf.interpreter, None, "{size:#x} bytes");
+    }
+}
+
+#[test]
+fn a_pie_of_4k_alignment_could_gain_what_it_cannot_use() {
+    let name = b"/lib/ld.so\0";
+    let elf = Elf::read(&&with_interpreter(name, name.len() as u64)[..]).unwrap();
     assert_eq!((elf.kind, elf.dynamic), (Kind::Pie, true));
+    assert_eq!(elf.interpreter.as_deref(), Some(Path::new("/lib/ld.so")));
     let verdict = judge(&elf);
     assert_eq!(verdict.main().unwrap().cause, Cause::MaxPageSize);
     assert_eq!((verdict.usable, verdict.gain), (0, 4 * M));

@@ -4,7 +4,7 @@
 use crate::host;
 use crate::job::for_guest;
 use crate::referee::Symbols;
-use crate::results::{KernelInfo, PhaseCounts, Run};
+use crate::results::{BootResult, KernelInfo, PhaseCounts};
 use crate::target::Target;
 use crate::vm::emulator::Qemu;
 use crate::vm::initramfs;
@@ -62,7 +62,10 @@ impl Bench<'_> {
     /// # Errors
     ///
     /// That of the first guest that failed.
-    pub fn boot_together(&self, kernels: &[KernelInfo]) -> Result<Vec<(Run, Option<Report>)>> {
+    pub fn boot_together(
+        &self,
+        kernels: &[KernelInfo],
+    ) -> Result<Vec<(BootResult, Option<Report>)>> {
         let cancel = AtomicBool::new(false);
         let results: Vec<Result<_>> = std::thread::scope(|scope| {
             let threads: Vec<_> = kernels
@@ -93,7 +96,11 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    fn boot(&self, kernel: &KernelInfo, cancel: &AtomicBool) -> Result<(Run, Option<Report>)> {
+    fn boot(
+        &self,
+        kernel: &KernelInfo,
+        cancel: &AtomicBool,
+    ) -> Result<(BootResult, Option<Report>)> {
         let variant = kernel.variant;
         let memory = self.target.job.memory(&self.target.options);
         let scratch = Scratch::new(&host::memory_folder(self.cache, memory)?)?;
@@ -110,7 +117,7 @@ impl Bench<'_> {
         scratch: &Scratch,
         kernel: &KernelInfo,
         cancel: &AtomicBool,
-    ) -> Result<(Run, Option<Report>)> {
+    ) -> Result<(BootResult, Option<Report>)> {
         let Target {
             job, arch, options, ..
         } = self.target;
@@ -186,8 +193,8 @@ impl Bench<'_> {
         self.target.job.judge(&boot.outcome)
     }
 
-    fn run(&self, variant: Variant, boot: Boot, report: Option<&Report>) -> Result<Run> {
-        let mut run = Run {
+    fn run(&self, variant: Variant, boot: Boot, report: Option<&Report>) -> Result<BootResult> {
+        let mut run = BootResult {
             variant,
             repeat: self.repeat,
             wall_s: boot.wall.as_secs_f64(),

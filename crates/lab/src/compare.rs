@@ -3,12 +3,12 @@
 
 use crate::job::Job;
 use crate::results::figures::Figures;
-use crate::results::{Compared, Comparison, Run};
+use crate::results::{BootResult, Compared, Comparison};
 use std::collections::BTreeMap;
 use wideleaf_kbuild::Variant;
 
 /// The figures of one run of `job`.
-pub fn figures(job: &dyn Job, run: &Run) -> Figures {
+pub fn figures(job: &dyn Job, run: &BootResult) -> Figures {
     let mut figures = Figures::default();
     job.figures(run, &mut figures);
     for phase in &run.phases {
@@ -31,7 +31,7 @@ struct Values {
 
 /// Compares the first runs of each variant, and all runs of a variant with
 /// each other.
-fn compare(job: &dyn Job, runs: &[Run]) -> BTreeMap<String, Compared> {
+fn compare(job: &dyn Job, runs: &[BootResult]) -> BTreeMap<String, Compared> {
     let mut all: BTreeMap<String, Values> = BTreeMap::new();
     for run in runs {
         for (name, figure) in figures(job, run).iter() {

@@ -8,7 +8,7 @@ use crate::disk::Contents;
 use crate::options::{MEMORY, Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{Comparison, Run, Verdict};
+use crate::results::{BootResult, Comparison, Verdict};
 use anyhow::Result;
 use std::fmt;
 use wideleaf_guest::protocol::{self, Disk, MemoryPressure, Outcome, Task};
@@ -120,7 +120,7 @@ pub trait Job: fmt::Debug + Sync {
     }
 
     /// The comparable numbers of a run, besides those of its phases.
-    fn figures(&self, _run: &Run, _figures: &mut Figures) {}
+    fn figures(&self, _run: &BootResult, _figures: &mut Figures) {}
 
     /// The figures of the table, by which `spread` is judged. Others can be
     /// next to nothing: one timer interrupt more is all there is of the

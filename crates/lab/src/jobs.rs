@@ -72,7 +72,7 @@ pub fn check_takes(job: &dyn Job, setting: Setting) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::job::{for_guest, usual};
-    use crate::results::Run;
+    use crate::results::BootResult;
     use crate::results::figures::Figures;
     use crate::sample::{exec_report, run};
     use wideleaf_bench::sparse::SparseReport;
@@ -192,7 +192,7 @@ mod tests {
         let doc = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab-schema.md");
         let doc = std::fs::read_to_string(doc).unwrap();
         for outcome in outcomes() {
-            let run = Run {
+            let run = BootResult {
                 outcome,
                 ..run(Variant::Patched, 1)
             };

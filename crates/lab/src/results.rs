@@ -128,14 +128,14 @@ pub struct Comparison {
     /// The kernels, pristine first.
     pub kernels: Vec<KernelInfo>,
     /// Every boot, in order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<BootResult>,
     /// The comparable counts by name.
     pub figures: BTreeMap<String, Compared>,
 }
 
 impl Comparison {
     /// The first run of a variant.
-    pub fn run(&self, variant: Variant) -> Option<&Run> {
+    pub fn run(&self, variant: Variant) -> Option<&BootResult> {
         self.runs.iter().find(|run| run.variant == variant)
     }
 
@@ -217,7 +217,7 @@ pub struct KernelInfo {
 
 /// One boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct BootResult {
     /// Whose kernel.
     pub variant: Variant,
     /// 1 for the first boot of this variant.

@@ -6,7 +6,7 @@ use crate::disk::filesystem::Filesystem;
 use crate::job::usual;
 use crate::jobs::exec::Exec;
 use crate::options::Options;
-use crate::results::{Comparison, KernelInfo, PhaseCounts, Run};
+use crate::results::{BootResult, Comparison, KernelInfo, PhaseCounts};
 use crate::vm::emulator::Qemu;
 use std::collections::BTreeMap;
 use wideleaf_bench::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
@@ -15,8 +15,8 @@ use wideleaf_kbuild::{Arch, Base, PageSize, Variant};
 use wideleaf_tlb::report::{Counts, Coverage, LeafCounts, Tlb};
 
 /// A run with a cold phase of `instructions` in user mode.
-pub fn run(variant: Variant, instructions: u64) -> Run {
-    Run {
+pub fn run(variant: Variant, instructions: u64) -> BootResult {
+    BootResult {
         variant,
         repeat: 1,
         wall_s: 2.5,

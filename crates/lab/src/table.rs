@@ -11,6 +11,7 @@ use crate::results::Comparison;
 use crate::results::row::Row;
 use std::fmt::Write;
 use wideleaf_kbuild::Variant;
+use wideleaf_table::{Table, left, right};
 
 /// The table of a comparison, with its title, ending in a newline.
 pub fn render(job: &dyn Job, comparison: &Comparison) -> String {
@@ -42,36 +43,18 @@ pub fn title(job: &dyn Job, comparison: &Comparison) -> String {
 }
 
 fn layout(out: &mut String, variants: &[Variant], rows: &[Row]) {
-    let section = width(
-        rows.iter()
-            .filter(|row| !row.label.is_empty())
-            .map(|row| &row.section),
-    );
-    let label = width(rows.iter().map(|row| &row.label));
+    let parted = rows.iter().filter(|row| !row.label.is_empty());
+    let sections = parted.map(|row| row.section.chars().count());
+    let section = sections.max().unwrap_or(0);
     let mut heads: Vec<String> = variants.iter().map(ToString::to_string).collect();
     let changes = rows.iter().any(|row| !row.change.is_empty());
     if changes {
         heads.push("change".into());
     }
-    let cells = |row: &Row| {
-        let change = changes.then(|| row.change.clone());
-        row.cells.iter().cloned().chain(change).collect::<Vec<_>>()
-    };
-    let widths: Vec<_> = (0..heads.len())
-        .map(|n| {
-            let column: Vec<_> = rows.iter().map(|row| cells(row)[n].clone()).collect();
-            width(column.iter()).max(heads[n].len())
-        })
-        .collect();
-    let left = section + 2 + label;
-    let mut line = |head: &str, cells: &[String]| {
-        let mut text = format!("  {head:left$}");
-        for (cell, width) in cells.iter().zip(&widths) {
-            let _ = write!(text, "  {cell:>width$}");
-        }
-        let _ = writeln!(out, "{}", text.trim_end());
-    };
-    line("", &heads);
+    let heads = heads.into_iter().map(right);
+    let mut table = Table::new([left("")].into_iter().chain(heads))
+        .indent("  ")
+        .gap("  ");
     let mut last = "";
     for row in rows {
         let shown = if row.section == last {
@@ -84,12 +67,10 @@ fn layout(out: &mut String, variants: &[Variant], rows: &[Row]) {
             "" => shown.to_string(),
             label => format!("{shown:section$}  {label}"),
         };
-        line(&head, &cells(row));
+        let change = changes.then(|| row.change.clone());
+        table.row([head].into_iter().chain(row.cells.clone()).chain(change));
     }
-}
-
-fn width<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
-    texts.map(|text| text.chars().count()).max().unwrap_or(0)
+    out.push_str(&table.render(true));
 }
 
 /// What a reader must know about the figures.

@@ -5,7 +5,7 @@
 //! `options`, for all sets; each `[[set]]` has the same keys, which replace those of the top
 //! (`options` are merged), and a `name`. Docs: `docs/lab.md`, "A matrix of runs".
 
-use crate::vocabulary::{Machine, Values, Vocabulary};
+use crate::vocabulary::{Architecture, Values, Vocabulary};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -480,7 +480,7 @@ fn row(
 }
 
 /// The machine's page sizes among those asked for; its first one unless told.
-fn page_sizes(machine: &Machine, asked: Option<&Vec<Name>>) -> Result<Vec<String>, Wrong> {
+fn page_sizes(machine: &Architecture, asked: Option<&Vec<Name>>) -> Result<Vec<String>, Wrong> {
     match asked {
         None => Ok(machine.page_sizes.first().cloned().into_iter().collect()),
         Some(_) => on(machine, "page sizes", asked, &machine.page_sizes),
@@ -490,7 +490,7 @@ fn page_sizes(machine: &Machine, asked: Option<&Vec<Name>>) -> Result<Vec<String
 /// Those of the names asked for that the machine has. That it lacks some is usual; all of them is
 /// a mistake.
 fn on(
-    machine: &Machine,
+    machine: &Architecture,
     what: &str,
     asked: Option<&Vec<Name>>,
     has: &[String],
@@ -572,7 +572,10 @@ fn texts(names: &[String]) -> Vec<&str> {
 }
 
 /// Every name that some machine has, once.
-fn union<'a>(machines: &'a [Machine], of: fn(&'a Machine) -> &'a Vec<String>) -> Vec<&'a str> {
+fn union<'a>(
+    machines: &'a [Architecture],
+    of: fn(&'a Architecture) -> &'a Vec<String>,
+) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     for name in machines.iter().flat_map(of) {
         if !all.contains(&name.as_str()) {

@@ -6,7 +6,7 @@ use crate::vocabulary::RowOption;
 
 fn vocabulary() -> Vocabulary {
     let strings = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
-    let machine = |name: &str, sizes: &[&str], variants: &[&str]| Machine {
+    let machine = |name: &str, sizes: &[&str], variants: &[&str]| Architecture {
         name: name.into(),
         page_sizes: strings(sizes),
         variants: strings(variants),

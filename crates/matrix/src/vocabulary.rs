@@ -9,14 +9,14 @@ pub struct Vocabulary {
     /// Names of bases.
     pub bases: Vec<String>,
     /// Architectures.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<Architecture>,
     /// Options that a row may have.
     pub options: Vec<RowOption>,
 }
 
 /// An architecture.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct Architecture {
     /// Its name.
     pub name: String,
     /// The page sizes that it has; the first is the one unless told.
@@ -49,7 +49,7 @@ pub enum Values {
 
 impl Vocabulary {
     /// The machine of this name.
-    pub fn machine(&self, name: &str) -> Option<&Machine> {
+    pub fn machine(&self, name: &str) -> Option<&Architecture> {
         self.machines.iter().find(|machine| machine.name == name)
     }
 

@@ -88,7 +88,7 @@ const MISSING: u8 = u8::MAX;
 /// `MMAP_LOTSAMISS` of mm/filemap.c.
 const LOTSAMISS: u64 = 100;
 
-struct Machine {
+struct Simulation {
     text: Text,
     variant: Variant,
     page_shift: u8,
@@ -106,7 +106,7 @@ struct Machine {
 pub fn run(variant: Variant, text: Text, touches: &[u64]) -> Outcome {
     let page_shift = text.table.page_shift();
     let pages = (text.size >> page_shift) as usize;
-    let mut machine = Machine {
+    let mut machine = Simulation {
         text,
         variant,
         page_shift,
@@ -124,7 +124,7 @@ pub fn run(variant: Variant, text: Text, touches: &[u64]) -> Outcome {
     machine.finish()
 }
 
-impl Machine {
+impl Simulation {
     fn touch(&mut self, page: usize) {
         self.touched[page] = true;
         if self.mapped[page] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From pages in address order to folios and leaves.
 
-use crate::coverage::{Coverage, FolioBytes, Folios, Leaf, Run};
+use crate::coverage::{Coverage, Extent, FolioBytes, Folios, Leaf};
 use crate::flags::{Flags, PageFlags};
 use std::io;
 
@@ -17,7 +17,7 @@ pub(crate) struct Geometry {
 }
 
 /// Takes runs as they are found, in address order within a mapping.
-pub type Sink<'a> = dyn FnMut(Run) + 'a;
+pub type Sink<'a> = dyn FnMut(Extent) + 'a;
 
 /// One page that is mapped.
 #[derive(Clone, Copy, Debug)]
@@ -238,7 +238,7 @@ impl<'a> Classifier<'a> {
             Leaf::Size(size) => *self.coverage.leaves.entry(size).or_default() += bytes,
             Leaf::Unknown => self.coverage.unknown += bytes,
         }
-        (self.sink)(Run {
+        (self.sink)(Extent {
             start: virt * self.geometry.page,
             len: bytes,
             leaf,

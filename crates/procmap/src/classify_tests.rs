@@ -2,7 +2,7 @@
 //! The classifier on hand-made pages with known answers.
 
 use crate::classify::{Classifier, Geometry, Page};
-use crate::coverage::{Coverage, Folios, Leaf, Run};
+use crate::coverage::{Coverage, Extent, Folios, Leaf};
 use crate::flags::{Flags, PageFlags};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -33,7 +33,7 @@ fn classify(
     coalesce: &[u64],
     stretches: &[Stretch],
     smaps: Option<(u64, u64)>,
-) -> (Coverage, Folios, Vec<Run>) {
+) -> (Coverage, Folios, Vec<Extent>) {
     let root = tempfile::tempdir().unwrap();
     let file = std::fs::File::create(root.path().join("kpageflags")).unwrap();
     for Stretch(_, frame, _, offset, order) in stretches {
@@ -140,7 +140,7 @@ fn base_pages_are_base_pages_however_contiguous() {
     assert_eq!(folios, Folios::default());
     assert_eq!(
         runs,
-        [Run {
+        [Extent {
             start: 0x40 * K4,
             len: 2 * K4,
             leaf: Leaf::Size(K4)

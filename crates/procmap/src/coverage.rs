@@ -155,7 +155,7 @@ pub struct Process {
 
 /// A stretch of addresses mapped alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct Extent {
     /// First byte.
     pub start: u64,
     /// Length in bytes.
@@ -164,7 +164,7 @@ pub struct Run {
     pub leaf: Leaf,
 }
 
-/// What maps a [`Run`].
+/// What maps a [`Extent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaf {
     /// Leaves of this size in bytes.

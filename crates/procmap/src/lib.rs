@@ -25,7 +25,7 @@ mod reader_tests;
 mod smaps;
 
 pub use classify::Sink;
-pub use coverage::{Coverage, FolioBytes, Folios, Leaf, Mapping, Process, Run, Sight};
+pub use coverage::{Coverage, Extent, FolioBytes, Folios, Leaf, Mapping, Process, Sight};
 pub use maps::{Vma, mappings};
 pub use names::{deceives, hex, lossy, printable};
 pub use reader::{Reader, Scope, Select, sizes};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The reader on trees that look like /proc, and on the real one.
 
-use crate::{Error, Process, Reader, Run, Scope, Select, Sight};
+use crate::{Error, Extent, Process, Reader, Scope, Select, Sight};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -276,7 +276,7 @@ fn runs_cover_what_is_resident_in_address_order() {
     fake.map(10, 0x60_f000, 0x9000, 1)
         .map(10, 0x61_0000, 0x1000, 20)
         .map(10, 0x90_0000, 0x5000, 1);
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<Extent> = Vec::new();
     let process = fake
         .reader()
         .read(10, Scope::Text, &Select::default(), &mut |run| {

@@ -32,6 +32,28 @@ pub fn long(bytes: u64) -> String {
     }
 }
 
+/// An amount as lsblk writes it (`16.5M`), or as it is. Rounded, unlike [`short`], which is for
+/// sizes that are names.
+#[must_use]
+pub fn bytes(value: u64, exact: bool) -> String {
+    if exact || value == 0 {
+        return value.to_string();
+    }
+    let units = ["", "K", "M", "G", "T", "P", "E"];
+    let mut unit = 0;
+    let mut scaled = value as f64;
+    while scaled >= 1023.95 && unit + 1 < units.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    let text = format!("{scaled:.1}");
+    format!(
+        "{}{}",
+        text.strip_suffix(".0").unwrap_or(&text),
+        units[unit]
+    )
+}
+
 /// Divides by 1024 as long as nothing is lost.
 fn scale(bytes: u64) -> (u64, &'static str) {
     let mut value = bytes;
@@ -69,6 +91,15 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn amounts_for_people_and_for_programs() {
+        assert_eq!(bytes(0, false), "0");
+        assert_eq!(bytes(4096, false), "4K");
+        assert_eq!(bytes(17_301_504, false), "16.5M");
+        assert_eq!(bytes((1 << 20) - 1, false), "1M");
+        assert_eq!(bytes(17_301_504, true), "17301504");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! `wideleaf align`: moves a file's segments to offsets that wide leaves can map.
 
 use crate::stdout::{name, printable_path, tell, write_json, write_out};
-use crate::table::{Align, Table, bytes};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use serde_json::json;
@@ -12,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use wideleaf_align::{HardLinks, Options, Refusal, Report, Status, Target};
+use wideleaf_size::bytes;
+use wideleaf_table::{Table, left, right};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -209,9 +210,7 @@ fn word(report: &Report) -> &'static str {
 type Results<'a> = [(&'a PathBuf, Result<Report, Refusal>)];
 
 fn to_table(args: &Args, results: &Results) -> String {
-    let right = |name: &str| (name.to_string(), Align::Right);
-    let left = |name: &str| (name.to_string(), Align::Left);
-    let mut table = Table::new(vec![
+    let mut table = Table::new([
         left("RESULT"),
         right("SIZE"),
         right("NEW"),
@@ -251,13 +250,10 @@ fn to_table(args: &Args, results: &Results) -> String {
 }
 
 fn verbose(file: &Path, report: &Report) -> String {
-    let mut table = Table::new(
-        ["SEG", "ADDRESS", "OFFSET", "NEW", "P_ALIGN", "NEW"]
-            .map(|name| (name.to_string(), Align::Right))
-            .to_vec(),
-    );
+    let titles = ["SEG", "ADDRESS", "OFFSET", "NEW", "P_ALIGN", "NEW"];
+    let mut table = Table::new(titles.map(right));
     for moved in &report.segments {
-        table.row(vec![
+        table.row([
             moved.index.to_string(),
             format!("{:#x}", moved.address),
             format!("{:#x}", moved.offset_before),

@@ -13,6 +13,7 @@ use wideleaf_bench::file;
 use wideleaf_bench::options::{BadOptions, DEFAULT_SIZE, ExecOptions, Stride};
 use wideleaf_bench::report::{ExecReport, Figure, PhaseReport};
 use wideleaf_size::{long, parse, short};
+use wideleaf_table::{Table, left, right};
 
 /// Arguments of `wideleaf bench`.
 #[derive(clap::Args)]
@@ -229,31 +230,28 @@ fn headline(report: &ExecReport) -> String {
 
 /// One figure a line: phase, figure, value, and a note where there is no value.
 fn table(report: &ExecReport, headings: bool) -> String {
-    let mut rows: Vec<[String; 4]> = Vec::new();
-    if headings {
-        rows.push(["PHASE", "FIGURE", "VALUE", "NOTE"].map(String::from));
-    }
+    let mut table = Table::new([left("PHASE"), left("FIGURE"), right("VALUE"), left("NOTE")]);
     if let Some(cold) = &report.cold {
-        phase_rows(&mut rows, "cold", &cold.phase);
-        rows.push(row(
+        phase_rows(&mut table, "cold", &cold.phase);
+        table.row(row(
             "cold",
             "cached-before",
             &Figure::Value(cold.resident_before),
         ));
     }
     if let Some(random) = &report.random {
-        phase_rows(&mut rows, "random", random);
+        phase_rows(&mut table, "random", random);
     }
     if let Some(smaps) = &report.smaps {
-        rows.push(row("mapped", "resident", &Figure::Value(smaps.rss)));
-        rows.push(row("mapped", "file-pmd", &smaps.file_pmd_mapped));
-        rows.push(row("mapped", "shmem-pmd", &smaps.shmem_pmd_mapped));
+        table.row(row("mapped", "resident", &Figure::Value(smaps.rss)));
+        table.row(row("mapped", "file-pmd", &smaps.file_pmd_mapped));
+        table.row(row("mapped", "shmem-pmd", &smaps.shmem_pmd_mapped));
     }
-    aligned(&rows)
+    table.render(headings)
 }
 
-fn phase_rows(rows: &mut Vec<[String; 4]>, phase: &str, report: &PhaseReport) {
-    let mut push = |name: &str, figure: &Figure| rows.push(row(phase, name, figure));
+fn phase_rows(table: &mut Table, phase: &str, report: &PhaseReport) {
+    let mut push = |name: &str, figure: &Figure| table.row(row(phase, name, figure));
     push("calls", &Figure::Value(report.calls));
     push("minor-faults", &Figure::Value(report.faults.minor));
     push("major-faults", &Figure::Value(report.faults.major));
@@ -270,17 +268,6 @@ fn row(phase: &str, name: &str, figure: &Figure) -> [String; 4] {
         Figure::Missing { .. } => ("-".into(), figure.to_string()),
     };
     [phase.into(), name.into(), value, note]
-}
-
-fn aligned(rows: &[[String; 4]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let (phase, figure, value) = (width(0), width(1), width(2));
-    rows.iter()
-        .map(|[p, f, v, n]| {
-            let line = format!("{p:<phase$} {f:<figure$} {v:>value$} {n}");
-            format!("{}\n", line.trim_end())
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf cache`: what the lab keeps, and how to get rid of it.
 
-use crate::stdout::{name, say, write_json};
+use crate::stdout::{name, printable_path, say, write_json, write_out};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use wideleaf_cache::{Cache, Listed};
+use wideleaf_table::{Table, left, right};
 
 /// Arguments of `wideleaf cache`.
 #[derive(clap::Args)]
@@ -50,12 +51,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
             write_json(&document)?;
         }
         Action::List { json: false } => {
-            say!("{:<10} {:>12} {:>6}  PATH", "KIND", "BYTES", "DAYS")?;
+            let mut table = Table::new([left("KIND"), right("BYTES"), right("DAYS"), left("PATH")]);
             for entry in &entries {
                 let days = age(entry).as_secs() / 86_400;
-                let path = entry.path.display();
-                say!("{:<10} {:>12} {days:>6}  {path}", entry.kind, entry.bytes)?;
+                table.row([
+                    &entry.kind,
+                    &entry.bytes.to_string(),
+                    &days.to_string(),
+                    &printable_path(&entry.path),
+                ]);
             }
+            write_out(&table.render(true))?;
         }
         Action::Prune { unused_for } => {
             let limit = Duration::from_secs(unused_for.saturating_mul(86_400));

@@ -4,9 +4,9 @@
 mod act;
 mod plan;
 
-use crate::procset::{Choice, Machine, Machinery, Pressure, Seen};
+use crate::columns::{self, Column, Line};
+use crate::procset::{Choice, MachineArgs, Machinery, Pressure, Seen};
 use crate::stdout::{tell, write_json, write_out};
-use crate::table::{Align, Table, bytes};
 use crate::usage::misuse;
 use act::{Budget, act};
 use anyhow::{Context, Result};
@@ -14,8 +14,10 @@ use plan::{Need, Target, need};
 use serde::Serialize;
 use std::process::ExitCode;
 use wideleaf_collapse::spare;
-use wideleaf_procmap::{Coverage, Error, Process, Run, Scope, Sight};
+use wideleaf_procmap::{Coverage, Error, Extent, Process, Scope};
+use wideleaf_size::bytes;
 use wideleaf_size::{parse, short};
+use wideleaf_table::{Table, left, right};
 
 /// Arguments of `wideleaf collapse`.
 #[derive(clap::Args)]
@@ -62,7 +64,7 @@ pub struct Args {
     #[arg(short = 'J', long)]
     json: bool,
     #[command(flatten)]
-    machine: Machine,
+    machine: MachineArgs,
 }
 
 /// Some blocks were left.
@@ -138,7 +140,7 @@ fn targets(args: &Args, machine: &mut Machinery) -> Result<(Vec<Target>, Seen)> 
     let mut targets = Vec::new();
     machine.reader.refresh();
     for &pid in pids {
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<Extent> = Vec::new();
         match machine
             .reader
             .read(pid, Scope::Text, &select, &mut |run| runs.push(run))
@@ -208,21 +210,24 @@ impl Outcome<'_> {
     }
 }
 
+/// Where the column is that says when.
+const WHEN: usize = 2;
+
 /// Each process before and after, then what was left and why.
 fn tables(args: &Args, machine: &Machinery, outcome: &Outcome) -> String {
     let leaves = machine.leaves();
-    let mut headings = vec![
-        ("PID".to_owned(), Align::Right),
-        ("NAME".to_owned(), Align::Left),
-        ("WHEN".to_owned(), Align::Left),
-        ("TEXT".to_owned(), Align::Right),
-    ];
-    headings.extend(leaves.iter().map(|leaf| (short(*leaf), Align::Right)));
-    headings.extend(["ABSENT", "NEED"].map(|title| (title.to_owned(), Align::Right)));
+    let columns: Vec<_> = [&columns::PID, &columns::NAME, &columns::TEXT]
+        .map(Column::Of)
+        .into_iter()
+        .chain(leaves.iter().map(|leaf| Column::Leaf(*leaf)))
+        .chain([&columns::ABSENT, &columns::NEED].map(Column::Of))
+        .collect();
+    let mut headings: Vec<_> = columns.iter().map(|column| column.heading()).collect();
+    headings.insert(WHEN, left("WHEN"));
     let mut table = Table::new(headings);
     for target in outcome.targets {
         let mut row = |when: &str, process: &Process| {
-            table.row(cells(args, machine, &leaves, when, process));
+            table.row(cells(args, machine, &columns, when, process));
         };
         row("before", &target.before);
         if let Some(process) = outcome.after(target.before.pid) {
@@ -230,29 +235,24 @@ fn tables(args: &Args, machine: &Machinery, outcome: &Outcome) -> String {
         }
     }
     let mut text = table.render(!args.noheadings);
-    let left: Vec<_> = outcome
+    let not_done: Vec<_> = outcome
         .targets
         .iter()
         .flat_map(|t| t.left.iter().map(move |left| (t.before.pid, left)))
         .collect();
-    if left.is_empty() {
+    if not_done.is_empty() {
         return text;
     }
-    let titles = [
-        ("PID", Align::Right),
-        ("ADDRESS", Align::Left),
-        ("SIZE", Align::Right),
-        ("REASON", Align::Left),
-        ("FILE", Align::Left),
-    ];
-    let mut table = Table::new(
-        titles
-            .map(|(title, align)| (title.to_owned(), align))
-            .to_vec(),
-    );
+    let mut table = Table::new([
+        right("PID"),
+        left("ADDRESS"),
+        right("SIZE"),
+        left("REASON"),
+        left("FILE"),
+    ]);
     let mut meanings = Vec::new();
-    for (pid, left) in left {
-        table.row(vec![
+    for (pid, left) in not_done {
+        table.row([
             pid.to_string(),
             format!("{:012x}-{:012x}", left.start, left.end),
             bytes(left.end - left.start, args.bytes),
@@ -275,33 +275,24 @@ fn tables(args: &Args, machine: &Machinery, outcome: &Outcome) -> String {
 fn cells(
     args: &Args,
     machine: &Machinery,
-    leaves: &[u64],
+    columns: &[Column],
     when: &str,
     process: &Process,
 ) -> Vec<String> {
-    let coverage = &process.total;
-    let blind = process.sight == Sight::Maps;
-    let size = |n| match blind {
-        true => "?".to_owned(),
-        false => bytes(n, args.bytes),
+    let line = Line {
+        pid: process.pid,
+        name: &process.name,
+        cgroup: &process.cgroup,
+        sight: process.sight,
+        coverage: &process.total,
+        pressure: &machine.pressure(&process.total),
+        mapping: None,
+        page: machine.page,
+        pmd: machine.pmd,
     };
-    let leaf = |leaf: &u64| match coverage.leaves.get(leaf) {
-        None if coverage.unknown > 0 && *leaf < machine.pmd => "?".to_owned(),
-        here => size(here.copied().unwrap_or_default()),
-    };
-    let bound = if coverage.unknown > 0 { "<=" } else { "" };
-    let mut cells = vec![
-        process.pid.to_string(),
-        process.name.clone(),
-        when.to_owned(),
-        bytes(coverage.size, args.bytes),
-    ];
-    cells.extend(leaves.iter().map(leaf));
-    cells.push(size(coverage.absent()));
-    cells.push(match blind {
-        true => "?".to_owned(),
-        false => format!("{bound}{}", machine.pressure(coverage).needed),
-    });
+    let cells = columns.iter().map(|column| column.cell(&line, args.bytes));
+    let mut cells: Vec<_> = cells.collect();
+    cells.insert(WHEN, when.to_owned());
     cells
 }
 

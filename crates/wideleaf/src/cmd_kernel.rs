@@ -16,6 +16,7 @@ use wideleaf_kbuild::{
     Arch, Base, Interrupted, Kernel, KernelDir, PageSize, Spec, Variant, WorkTree, checkpatch,
     preflight,
 };
+use wideleaf_table::{Table, left};
 
 /// Arguments of `wideleaf kernel`.
 #[derive(clap::Args)]
@@ -263,18 +264,18 @@ fn list(files: &KernelDir, cache: &Cache, json: bool) -> Result<()> {
         say!("{}", json!({ "sources": sources, "kernels": kernels }))?;
         return Ok(());
     }
-    say!("BASE  ARCH    PAGES VARIANT   BUILT")?;
-    for (spec, kernel) in rows {
-        say!(
-            "{:<5} {:<7} {:<5} {:<9} {}",
-            spec.base,
-            spec.arch,
-            spec.page_size,
-            spec.variant,
-            kernel.map_or("-".into(), |kernel| kernel.version)
-        )?;
+    let mut table = Table::new(["BASE", "ARCH", "PAGES", "VARIANT", "BUILT"].map(left));
+    for (spec, kernel) in &rows {
+        let built = kernel.as_ref().map_or("-", |kernel| &kernel.version);
+        table.row([
+            spec.base.name(),
+            spec.arch.name(),
+            spec.page_size.name(),
+            spec.variant.name(),
+            built,
+        ]);
     }
-    Ok(())
+    write_out(&table.render(true))
 }
 
 fn row(spec: &Spec, kernel: &Option<Kernel>) -> serde_json::Value {

@@ -12,7 +12,7 @@ mod report;
 use crate::stdout::tell;
 use crate::usage::STATUS;
 use anyhow::Result;
-use arguments::Run;
+use arguments::RunArgs;
 use clap::Subcommand;
 use std::process::ExitCode;
 use wideleaf_kbuild::Interrupted;
@@ -27,7 +27,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Action {
     /// Run a job with the pristine and the patched kernel and compare
-    Run(Box<Run>),
+    Run(Box<RunArgs>),
     /// Run many comparisons that a file lists, here or on a Slurm cluster
     Matrix(Box<matrix::Matrix>),
     /// Run one row of a matrix, on a node of a cluster

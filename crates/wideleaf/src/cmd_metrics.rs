@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf metrics`: coverage per service for the Prometheus there is.
 
-use crate::procset::{Choice, Machine, Machinery};
+use crate::procset::{Choice, MachineArgs, Machinery};
 use crate::stdout::{tell, write_out};
 use crate::usage::misuse;
 use anyhow::{Context, Result};
@@ -43,7 +43,7 @@ pub struct Args {
     #[command(flatten)]
     choice: Choice,
     #[command(flatten)]
-    machine: Machine,
+    machine: MachineArgs,
 }
 
 /// Runs `wideleaf metrics`.

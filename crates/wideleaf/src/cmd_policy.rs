@@ -2,7 +2,7 @@
 //! `wideleaf policy`: what the kernel's exec policy decides, and why.
 
 mod explain;
-mod machine;
+mod leaf_table;
 mod simulate;
 
 use anyhow::Result;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf ps`: which leaves map the text of running processes.
 
+use crate::columns::{self, Column, Line};
 use crate::order::{Sign, split, turn};
-use crate::procset::{Choice, Machine, Machinery, Pressure, Seen, describe};
+use crate::procset::{Choice, MachineArgs, Machinery, Pressure, Seen, describe};
 use crate::stdout::{tell, write_json, write_out};
-use crate::table::{Align, Table, bytes};
 use crate::usage::misuse;
 use anyhow::Result;
 use serde::Serialize;
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use wideleaf_cpu::Cpu;
 use wideleaf_procmap::{Coverage, Folios, Mapping, Process, Scope, Sight};
 use wideleaf_size::short;
+use wideleaf_table::Table;
 
 /// Arguments of `wideleaf ps`.
 #[derive(clap::Args)]
@@ -77,53 +77,8 @@ pub struct Args {
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
-    machine: Machine,
+    machine: MachineArgs,
 }
-
-/// What a column shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
-    Pid,
-    Name,
-    Cgroup,
-    Text,
-    Resident,
-    Leaf(u64),
-    Unknown,
-    Absent,
-    Wide,
-    Need,
-    L1,
-    Have,
-    L1Load,
-    Load,
-    Sight,
-    Address,
-    Offset,
-    Perms,
-    File,
-}
-
-const NAMES: &[(&str, Column)] = &[
-    ("pid", Column::Pid),
-    ("name", Column::Name),
-    ("cgroup", Column::Cgroup),
-    ("text", Column::Text),
-    ("resident", Column::Resident),
-    ("unknown", Column::Unknown),
-    ("absent", Column::Absent),
-    ("wide", Column::Wide),
-    ("need", Column::Need),
-    ("l1", Column::L1),
-    ("have", Column::Have),
-    ("l1load", Column::L1Load),
-    ("load", Column::Load),
-    ("sight", Column::Sight),
-    ("address", Column::Address),
-    ("offset", Column::Offset),
-    ("perms", Column::Perms),
-    ("file", Column::File),
-];
 
 const USUAL: &str = "pid,name,text,leaves,absent,need,have,load";
 const USUAL_MAPPINGS: &str = "pid,address,perms,text,leaves,absent,need,file";
@@ -136,8 +91,24 @@ struct Row<'a> {
     pressure: Pressure,
     /// Base page size in bytes.
     page: u64,
-    /// Bytes that a PMD maps: from here on a leaf is always known.
+    /// Bytes that a PMD maps.
     pmd: u64,
+}
+
+impl Row<'_> {
+    fn line(&self) -> Line<'_> {
+        Line {
+            pid: self.process.pid,
+            name: &self.process.name,
+            cgroup: &self.process.cgroup,
+            sight: self.process.sight,
+            coverage: self.coverage,
+            pressure: &self.pressure,
+            mapping: self.mapping,
+            page: self.page,
+            pmd: self.pmd,
+        }
+    }
 }
 
 /// Runs `wideleaf ps`.
@@ -157,7 +128,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     rows.sort_by(|a, b| {
         let (sign, column) = sort;
         turn(
-            compare(a, b, column),
+            column.compare(&a.line(), &b.line()),
             sign,
             column.is_amount(),
             args.reverse,
@@ -248,8 +219,8 @@ fn columns(args: &Args, leaves: &[u64]) -> Result<Vec<Column>> {
 
 fn column(name: &str, leaves: &[u64]) -> Result<Column> {
     let name = name.trim().to_ascii_lowercase();
-    if let Some((_, column)) = NAMES.iter().find(|(n, _)| *n == name) {
-        return Ok(*column);
+    if let Some(definition) = columns::ALL.iter().find(|column| column.name == name) {
+        return Ok(Column::Of(definition));
     }
     if let Some(leaf) = leaves
         .iter()
@@ -257,7 +228,7 @@ fn column(name: &str, leaves: &[u64]) -> Result<Column> {
     {
         return Ok(Column::Leaf(*leaf));
     }
-    let known: Vec<&str> = NAMES.iter().map(|n| n.0).collect();
+    let known: Vec<&str> = columns::ALL.iter().map(|column| column.name).collect();
     let sizes: Vec<String> = leaves.iter().map(|s| short(*s)).collect();
     misuse!(
         "no column {name:?}; there are {}, leaves, {}",
@@ -269,71 +240,6 @@ fn column(name: &str, leaves: &[u64]) -> Result<Column> {
 fn sort_key(text: &str, leaves: &[u64]) -> Result<(Sign, Column)> {
     let (sign, name) = split(text);
     Ok((sign, column(name, leaves)?))
-}
-
-impl Column {
-    /// Tells how much, not which.
-    fn is_amount(self) -> bool {
-        !matches!(
-            self,
-            Column::Pid
-                | Column::Name
-                | Column::Cgroup
-                | Column::Sight
-                | Column::Address
-                | Column::Offset
-                | Column::Perms
-                | Column::File
-        )
-    }
-}
-
-/// Ascending.
-fn compare(a: &Row, b: &Row, column: Column) -> Ordering {
-    match column {
-        Column::Name => a.process.name.cmp(&b.process.name),
-        Column::Cgroup => a.process.cgroup.cmp(&b.process.cgroup),
-        Column::Sight => a.process.sight.cmp(&b.process.sight),
-        Column::Perms => a
-            .mapping
-            .map(|m| &m.vma.perms)
-            .cmp(&b.mapping.map(|m| &m.vma.perms)),
-        Column::File => a
-            .mapping
-            .map(|m| &m.vma.name)
-            .cmp(&b.mapping.map(|m| &m.vma.name)),
-        _ => number(a, column).total_cmp(&number(b, column)),
-    }
-}
-
-fn number(row: &Row, column: Column) -> f64 {
-    let coverage = row.coverage;
-    let whole = |n: u64| n as f64;
-    match column {
-        Column::Pid => f64::from(row.process.pid),
-        Column::Text => whole(coverage.size),
-        Column::Resident => whole(coverage.resident),
-        Column::Leaf(size) => whole(coverage.leaves.get(&size).copied().unwrap_or_default()),
-        Column::Unknown => whole(coverage.unknown),
-        Column::Absent => whole(coverage.absent()),
-        Column::Wide => wide(row).unwrap_or(-1.0),
-        Column::Need => whole(row.pressure.needed),
-        Column::L1 => row.pressure.entries_l1.map_or(-1.0, f64::from),
-        Column::Have => row.pressure.entries_last.map_or(-1.0, f64::from),
-        Column::L1Load => row.pressure.load_l1.unwrap_or(-1.0),
-        Column::Load => row.pressure.load_last.unwrap_or(-1.0),
-        Column::Address => row.mapping.map_or(0.0, |m| whole(m.vma.start)),
-        Column::Offset => row.mapping.map_or(0.0, |m| whole(m.vma.offset)),
-        Column::Name | Column::Cgroup | Column::Sight | Column::Perms | Column::File => 0.0,
-    }
-}
-
-/// Percent of the resident text in leaves wider than a base page; a lower
-/// bound where leaves are unknown.
-fn wide(row: &Row) -> Option<f64> {
-    let coverage = row.coverage;
-    (coverage.resident > 0)
-        .then(|| coverage.wide(row.page) as f64 * 100.0 / coverage.resident as f64)
 }
 
 fn render(args: &Args, mut columns: Vec<Column>, rows: &[Row]) -> String {
@@ -358,114 +264,12 @@ fn render(args: &Args, mut columns: Vec<Column>, rows: &[Row]) -> String {
     {
         columns.splice(at..at, extra.into_iter().rev().map(Column::Leaf));
     }
-    let mut table = Table::new(columns.iter().map(|c| heading(*c)).collect());
+    let mut table = Table::new(columns.iter().map(|c| c.heading()));
     for row in rows {
-        table.row(columns.iter().map(|c| cell(row, *c, args.bytes)).collect());
+        let line = row.line();
+        table.row(columns.iter().map(|c| c.cell(&line, args.bytes)));
     }
     table.render(!args.noheadings)
-}
-
-fn heading(column: Column) -> (String, Align) {
-    let left = matches!(
-        column,
-        Column::Name
-            | Column::Cgroup
-            | Column::Sight
-            | Column::Address
-            | Column::Perms
-            | Column::File
-    );
-    let text = match column {
-        Column::Leaf(size) => short(size),
-        Column::Wide => "WIDE%".to_owned(),
-        Column::Load => "LOAD%".to_owned(),
-        Column::L1Load => "L1LOAD%".to_owned(),
-        other => NAMES
-            .iter()
-            .find(|(_, c)| *c == other)
-            .map_or_else(String::new, |n| n.0.to_ascii_uppercase()),
-    };
-    (text, if left { Align::Left } else { Align::Right })
-}
-
-fn cell(row: &Row, column: Column, exact: bool) -> String {
-    let coverage = row.coverage;
-    let sight = row.process.sight;
-    let bound = if coverage.unknown > 0 { "<=" } else { "" };
-    let blind = sight == Sight::Maps;
-    let percent = |load: Option<f64>, bound: &str| {
-        load.filter(|_| !blind).map_or_else(
-            || if blind { "?" } else { "-" }.to_owned(),
-            |l| format!("{bound}{:.0}", l * 100.0),
-        )
-    };
-    match column {
-        Column::Pid => row.process.pid.to_string(),
-        Column::Name => row.process.name.clone(),
-        Column::Cgroup => row.process.cgroup.clone(),
-        Column::Sight => match sight {
-            Sight::Full => "full",
-            Sight::Pmd => "pmd",
-            Sight::Maps => "maps",
-        }
-        .to_owned(),
-        Column::Text => bytes(coverage.size, exact),
-        _ if blind
-            && !matches!(
-                column,
-                Column::L1
-                    | Column::Have
-                    | Column::Address
-                    | Column::Offset
-                    | Column::Perms
-                    | Column::File
-            ) =>
-        {
-            "?".to_owned()
-        }
-        Column::Resident => bytes(coverage.resident, exact),
-        Column::Leaf(size) => match coverage.leaves.get(&size) {
-            None if coverage.unknown > 0 && size < row.pmd => "?".to_owned(),
-            bytes_here => bytes(bytes_here.copied().unwrap_or_default(), exact),
-        },
-        Column::Unknown => bytes(coverage.unknown, exact),
-        Column::Absent => bytes(coverage.absent(), exact),
-        Column::Wide => wide(row).map_or_else(
-            || "-".to_owned(),
-            |w| format!("{}{w:.0}", if coverage.unknown > 0 { ">=" } else { "" }),
-        ),
-        Column::Need => format!("{bound}{}", row.pressure.needed),
-        Column::L1 => row
-            .pressure
-            .entries_l1
-            .map_or_else(|| "-".to_owned(), |e| e.to_string()),
-        Column::Have => row
-            .pressure
-            .entries_last
-            .map_or_else(|| "-".to_owned(), |e| e.to_string()),
-        Column::L1Load => percent(row.pressure.load_l1, bound),
-        Column::Load => percent(row.pressure.load_last, bound),
-        Column::Address => row.mapping.map_or_else(String::new, |m| {
-            format!("{:012x}-{:012x}", m.vma.start, m.vma.end)
-        }),
-        Column::Offset => row
-            .mapping
-            .map_or_else(String::new, |m| format!("{:x}", m.vma.offset)),
-        Column::Perms => row
-            .mapping
-            .map_or_else(String::new, |m| m.vma.perms.clone()),
-        Column::File => row.mapping.map_or_else(String::new, file_name),
-    }
-}
-
-fn file_name(mapping: &Mapping) -> String {
-    let vma = &mapping.vma;
-    let name = if vma.name.is_empty() {
-        "[anon]"
-    } else {
-        &vma.name
-    };
-    format!("{name}{}", if vma.deleted { " (deleted)" } else { "" })
 }
 
 /// The JSON document; docs/tool.md describes it.

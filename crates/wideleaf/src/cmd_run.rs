@@ -8,7 +8,6 @@ mod namespace;
 mod program;
 
 use crate::stdout::tell;
-use crate::table::bytes;
 use anyhow::Result;
 use clap::ValueEnum;
 use nix::errno::Errno;
@@ -19,6 +18,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use wideleaf_collapse::spare;
+use wideleaf_size::bytes;
 use wideleaf_size::{parse, short};
 
 /// Arguments of `wideleaf run`.

@@ -3,7 +3,6 @@
 //! place of programs and libraries.
 
 use crate::stdout::{printable_path, say, tell, write_json, write_out};
-use crate::table::{Align, Table, bytes};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use serde_json::json;
@@ -11,7 +10,9 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use wideleaf_size::bytes;
 use wideleaf_stage::{Health, Listing, Request, Stage, apt_hook, drop_in, unit};
+use wideleaf_table::{Table, left, right};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -149,7 +150,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     } else {
         let mut table = files_table();
         for file in &summary.staged {
-            table.row(vec![
+            table.row([
                 "staged".to_string(),
                 bytes(file.usable, args.bytes),
                 bytes(file.memory, args.bytes),
@@ -184,11 +185,11 @@ pub fn unstage(args: UnstageArgs) -> Result<ExitCode> {
 }
 
 fn files_table() -> Table {
-    Table::new(vec![
-        ("STATE".to_string(), Align::Left),
-        ("2M-TEXT".to_string(), Align::Right),
-        ("MEMORY".to_string(), Align::Right),
-        ("FILE".to_string(), Align::Left),
+    Table::new([
+        left("STATE"),
+        right("2M-TEXT"),
+        right("MEMORY"),
+        left("FILE"),
     ])
 }
 
@@ -201,7 +202,7 @@ fn list(listing: &Listing, args: &Args) -> Result<ExitCode> {
     } else if !listing.files.is_empty() {
         let mut table = files_table();
         for file in &listing.files {
-            table.row(vec![
+            table.row([
                 state(file.health).to_string(),
                 bytes(file.staged.usable, args.bytes),
                 bytes(file.staged.memory, args.bytes),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf top`: the figures of `ps`, live.
 
-use crate::procset::{Choice, Machine, Machinery};
+use crate::procset::{Choice, MachineArgs, Machinery};
 use crate::top_app::{Action, App, Info, Row, Snapshot, TextMap};
 use crate::top_signals::Signals;
 use crate::top_view::draw;
@@ -25,7 +25,7 @@ pub struct Args {
     #[command(flatten)]
     choice: Choice,
     #[command(flatten)]
-    machine: Machine,
+    machine: MachineArgs,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -17,13 +17,13 @@ mod cmd_ps;
 mod cmd_run;
 mod cmd_stage;
 mod cmd_top;
+mod columns;
 #[cfg(test)]
 mod docs_tests;
 mod order;
 mod procset;
 mod screen;
 mod stdout;
-mod table;
 mod top_app;
 mod top_signals;
 #[cfg(test)]

@@ -8,12 +8,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wideleaf_cpu::{Coalesce, Cpu};
-use wideleaf_procmap::{Coverage, Error, Process, Reader, Run, Scope, Select, Sight};
+use wideleaf_procmap::{Coverage, Error, Extent, Process, Reader, Scope, Select, Sight};
 use wideleaf_size::{parse, short};
 
 /// Options that say what the leaves are measured against.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Machine {
+pub struct MachineArgs {
     /// Count for this CPU instead of the one at hand: a name (an unknown one
     /// lists all) or the sizes that it coalesces, like 16K,32K or none
     #[arg(long, value_name = "CPU")]
@@ -86,7 +86,7 @@ pub struct Machinery {
 
 impl Machinery {
     /// Detects or looks up the CPU and opens /proc.
-    pub fn new(options: &Machine) -> Result<Self> {
+    pub fn new(options: &MachineArgs) -> Result<Self> {
         let (page, pmd) = wideleaf_procmap::sizes(Path::new("/sys"));
         let cpu = choose_cpu(options.cpu.as_deref(), page)?;
         let reader = Reader::new(&options.proc, page, pmd, &cpu.coalesce.sizes);
@@ -148,7 +148,7 @@ impl Machinery {
         self.reader.refresh();
         let mut seen = Seen::default();
         for &pid in list {
-            match self.reader.read(pid, scope, select, &mut |_: Run| {}) {
+            match self.reader.read(pid, scope, select, &mut |_: Extent| {}) {
                 Ok(None) => {}
                 Ok(Some(process)) => {
                     seen.note(&process);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What `wideleaf top` knows and how keys change it; no terminal here.
 
+use crate::columns::{self, Column, Line};
 use crate::procset::Pressure;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use std::cmp::Ordering;
 use std::time::Duration;
-use wideleaf_procmap::{Coverage, Leaf, Process, Run, Sight, Vma};
+use wideleaf_procmap::{Coverage, Extent, Leaf, Process, Sight, Vma};
 
 /// A line of the table.
 pub struct Row {
@@ -21,21 +21,38 @@ pub struct Row {
     pub sight: Sight,
 }
 
+impl Row {
+    /// As its columns show it.
+    pub fn line(&self, leaves: &[u64]) -> Line<'_> {
+        Line {
+            pid: self.pid,
+            name: &self.name,
+            cgroup: "",
+            sight: self.sight,
+            coverage: &self.text,
+            pressure: &self.pressure,
+            mapping: None,
+            page: leaves.last().copied().unwrap_or_default(),
+            pmd: leaves.first().copied().unwrap_or_default(),
+        }
+    }
+}
+
 /// The text of one process, mapping by mapping.
 pub struct TextMap {
     /// Whose.
     pub pid: u32,
     /// Mappings in address order with their runs in address order.
-    pub mappings: Vec<(Vma, Vec<Run>)>,
+    pub mappings: Vec<(Vma, Vec<Extent>)>,
 }
 
 impl TextMap {
     /// Puts the runs of a process into its mappings; neighbours that are
     /// mapped alike become one.
-    pub fn new(process: Process, runs: Vec<Run>) -> Self {
+    pub fn new(process: Process, runs: Vec<Extent>) -> Self {
         let mut runs = runs.into_iter().peekable();
         let mappings = process.mappings.into_iter().map(|mapping| {
-            let mut own: Vec<Run> = Vec::new();
+            let mut own: Vec<Extent> = Vec::new();
             while let Some(run) = runs.next_if(|r| r.start < mapping.vma.end) {
                 match own.last_mut() {
                     Some(last) if last.leaf == run.leaf && last.start + last.len == run.start => {
@@ -54,7 +71,7 @@ impl TextMap {
 }
 
 /// What maps most of the bytes `start..end`; `None` if most are absent.
-pub fn dominant(runs: &[Run], start: u64, end: u64) -> Option<Leaf> {
+pub fn dominant(runs: &[Extent], start: u64, end: u64) -> Option<Leaf> {
     let mut shares: Vec<(Option<Leaf>, u64)> = vec![(None, end - start)];
     let first = runs.partition_point(|r| r.start + r.len <= start);
     for run in runs[first..].iter().take_while(|r| r.start < end) {
@@ -82,25 +99,6 @@ pub struct Snapshot {
     pub losses: Vec<String>,
     /// How long the pass took.
     pub took: Duration,
-}
-
-/// What the table is sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sort {
-    /// Process id.
-    Pid,
-    /// Command name.
-    Name,
-    /// Size of the text.
-    Text,
-    /// Bytes in leaves of this place in the list of leaf sizes.
-    Leaf(usize),
-    /// Not resident.
-    Absent,
-    /// TLB entries needed.
-    Need,
-    /// Load of the last TLB level.
-    Load,
 }
 
 /// The things that never change while `top` runs.
@@ -133,7 +131,7 @@ pub struct App {
     /// Selected process; 0 for none.
     pub selected: u32,
     /// Sort column.
-    pub sort: Sort,
+    pub sort: Column,
     /// Largest first.
     pub descending: bool,
     /// Time between passes.
@@ -153,7 +151,7 @@ impl App {
             info,
             snapshot: None,
             selected: 0,
-            sort: Sort::Need,
+            sort: Column::Of(&columns::NEED),
             descending: true,
             interval,
             paused: false,
@@ -182,25 +180,24 @@ impl App {
     }
 
     /// All columns that can be sorted by, left to right.
-    pub fn columns(&self) -> Vec<Sort> {
-        let leaves = (0..self.info.leaves.len()).map(Sort::Leaf);
-        [Sort::Pid, Sort::Name, Sort::Text]
+    pub fn columns(&self) -> Vec<Column> {
+        let leaves = self.info.leaves.iter().copied().map(Column::Leaf);
+        [&columns::PID, &columns::NAME, &columns::TEXT]
+            .map(Column::Of)
             .into_iter()
             .chain(leaves)
-            .chain([Sort::Absent, Sort::Need, Sort::Load])
+            .chain([&columns::ABSENT, &columns::NEED, &columns::LOAD].map(Column::Of))
             .collect()
     }
 
     fn order(&mut self) {
-        let (sort, descending) = (self.sort, self.descending);
-        let leaves = std::mem::take(&mut self.info.leaves);
+        let (sort, descending, leaves) = (self.sort, self.descending, &self.info.leaves);
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.rows.sort_by(|a, b| {
-                let order = compare(a, b, sort, &leaves);
+                let order = sort.compare(&a.line(leaves), &b.line(leaves));
                 (if descending { order.reverse() } else { order }).then(a.pid.cmp(&b.pid))
             });
         }
-        self.info.leaves = leaves;
     }
 
     fn move_by(&mut self, by: isize) -> Action {
@@ -225,7 +222,7 @@ impl App {
         let at = columns.iter().position(|c| *c == self.sort).unwrap_or(0);
         let count = columns.len() as isize;
         self.sort = columns[(at as isize + by).rem_euclid(count) as usize];
-        self.descending = !matches!(self.sort, Sort::Pid | Sort::Name);
+        self.descending = self.sort.is_amount();
         self.order();
         Action::None
     }
@@ -285,28 +282,5 @@ impl App {
             KeyCode::Char(' ') => Action::Refresh,
             _ => Action::None,
         }
-    }
-}
-
-fn compare(a: &Row, b: &Row, sort: Sort, leaves: &[u64]) -> Ordering {
-    let leaf = |row: &Row, at: usize| {
-        row.text
-            .leaves
-            .get(&leaves[at])
-            .copied()
-            .unwrap_or_default()
-    };
-    match sort {
-        Sort::Pid => a.pid.cmp(&b.pid),
-        Sort::Name => a.name.cmp(&b.name),
-        Sort::Text => a.text.size.cmp(&b.text.size),
-        Sort::Leaf(at) => leaf(a, at).cmp(&leaf(b, at)),
-        Sort::Absent => a.text.absent().cmp(&b.text.absent()),
-        Sort::Need => a.pressure.needed.cmp(&b.pressure.needed),
-        Sort::Load => a
-            .pressure
-            .load_last
-            .unwrap_or(0.0)
-            .total_cmp(&b.pressure.load_last.unwrap_or(0.0)),
     }
 }

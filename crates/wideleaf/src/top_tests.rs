@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf top` at 80 x 24 without a terminal.
 
+use crate::columns::{self, Column};
 use crate::procset::Pressure;
 use crate::top_app::{Action, Info, Snapshot};
-use crate::top_app::{App, Row, Sort, TextMap, dominant};
+use crate::top_app::{App, Row, TextMap, dominant};
 use crate::top_view::draw;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -11,7 +12,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use wideleaf_procmap::Coverage;
-use wideleaf_procmap::{Leaf, Run, Sight, Vma};
+use wideleaf_procmap::{Extent, Leaf, Sight, Vma};
 
 const M2: u64 = 2 << 20;
 
@@ -59,7 +60,7 @@ fn app() -> App {
         leaves: vec![M2, 16384, 4096],
     };
     let mut app = App::new(info, Duration::from_secs(2));
-    let run = |start, len, leaf| Run {
+    let run = |start, len, leaf| Extent {
         start,
         len,
         leaf: Leaf::Size(leaf),
@@ -173,8 +174,8 @@ fn keys_select_sort_and_quit() {
     for _ in 0..app.columns().len() {
         press(&mut app, KeyCode::Right);
     }
-    assert_eq!(app.sort, Sort::Need, "once around");
-    app.sort = Sort::Pid;
+    assert_eq!(app.sort, Column::Of(&columns::NEED), "once around");
+    app.sort = Column::Of(&columns::PID);
     app.descending = true;
     press(&mut app, KeyCode::Char('r'));
     assert_eq!(
@@ -223,7 +224,7 @@ fn columns_are_left_out_whole_where_there_is_little_room() {
         );
     }
     // What is sorted by stays.
-    app.sort = Sort::Absent;
+    app.sort = Column::Of(&columns::ABSENT);
     assert!(heading(&mut app, 40).contains(&"vABSENT".to_owned()));
 }
 
@@ -275,12 +276,12 @@ fn the_selection_stays_on_its_process_until_it_ends() {
 #[test]
 fn the_leaf_of_most_bytes_is_drawn() {
     let runs = [
-        Run {
+        Extent {
             start: 100,
             len: 10,
             leaf: Leaf::Size(1),
         },
-        Run {
+        Extent {
             start: 110,
             len: 30,
             leaf: Leaf::Size(2),

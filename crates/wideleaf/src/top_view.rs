@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How `wideleaf top` looks; made for 80 columns and 24 lines.
 
-use crate::table::bytes;
-use crate::top_app::{App, Row, Sort, TextMap, dominant};
+use crate::columns::{self, Column};
+use crate::top_app::{App, TextMap, dominant};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
-use wideleaf_procmap::{Leaf, Run, Sight, Vma, printable};
+use wideleaf_procmap::{Extent, Leaf, Vma, printable};
+use wideleaf_size::bytes;
 use wideleaf_size::short;
 
 /// Lines of the map: a title, mappings, a legend.
 const MAP_LINES: u16 = 8;
+const NAME: Column = Column::Of(&columns::NAME);
+const LOAD: Column = Column::Of(&columns::LOAD);
 /// Columns of a mapping's name in the map.
 const LABEL: usize = 22;
 
@@ -82,31 +85,19 @@ fn footer(app: &App) -> Line<'_> {
 }
 
 /// Width of a column; names take what is left.
-fn width(column: Sort, area: Rect, columns: &[Sort]) -> usize {
-    match column {
-        Sort::Pid => 8,
-        Sort::Name => {
-            let others: usize = columns
-                .iter()
-                .filter(|c| **c != Sort::Name)
-                .map(|c| width(*c, area, columns) + 1)
-                .sum();
-            usize::from(area.width).saturating_sub(others).clamp(8, 24)
-        }
-        Sort::Load => 6,
-        _ => 7,
+fn width(column: Column, area: Rect, columns: &[Column]) -> usize {
+    if column == NAME {
+        let others: usize = columns
+            .iter()
+            .filter(|c| **c != NAME)
+            .map(|c| width(*c, area, columns) + 1)
+            .sum();
+        return usize::from(area.width).saturating_sub(others).clamp(8, 24);
     }
-}
-
-fn title(column: Sort, app: &App) -> String {
     match column {
-        Sort::Pid => "PID".to_owned(),
-        Sort::Name => "NAME".to_owned(),
-        Sort::Text => "TEXT".to_owned(),
-        Sort::Leaf(at) => short(app.info.leaves[at]),
-        Sort::Absent => "ABSENT".to_owned(),
-        Sort::Need => "NEED".to_owned(),
-        Sort::Load => "LOAD%".to_owned(),
+        Column::Of(definition) if definition.name == columns::PID.name => 8,
+        Column::Of(definition) if definition.name == columns::LOAD.name => 6,
+        _ => 7,
     }
 }
 
@@ -119,44 +110,22 @@ fn fit(text: &str, width: usize, left: bool) -> String {
     }
 }
 
-fn cell(row: &Row, column: Sort, app: &App) -> String {
-    let text = &row.text;
-    let blind = row.sight == Sight::Maps;
-    let bound = if text.unknown > 0 { "<=" } else { "" };
-    match column {
-        Sort::Pid => row.pid.to_string(),
-        Sort::Name => row.name.clone(),
-        Sort::Text => bytes(text.size, false),
-        _ if blind => "?".to_owned(),
-        Sort::Leaf(at) => match text.leaves.get(&app.info.leaves[at]) {
-            // The widest is the PMD's, which is always known.
-            None if text.unknown > 0 && at > 0 => "?".to_owned(),
-            here => bytes(here.copied().unwrap_or_default(), false),
-        },
-        Sort::Absent => bytes(text.absent(), false),
-        Sort::Need => format!("{bound}{}", row.pressure.needed),
-        Sort::Load => row
-            .pressure
-            .load_last
-            .map_or_else(|| "-".to_owned(), |l| format!("{bound}{:.0}", l * 100.0)),
-    }
-}
-
 /// The columns that there is room for. Left out first is what can be told
 /// from the others; process, name, the widest leaf and the need stay, and what
 /// is sorted by.
-fn columns(app: &App, area: Rect) -> Vec<Sort> {
+fn columns(app: &App, area: Rect) -> Vec<Column> {
     let mut columns = app.columns();
-    let leaves = app.info.leaves.len();
     // From the narrowest leaf that is no page up, then pages.
-    let between = (1..leaves.saturating_sub(1)).rev().map(Sort::Leaf);
-    let last = (leaves > 1).then(|| Sort::Leaf(leaves - 1));
-    let dispensable = [Sort::Absent]
+    let leaves = app.info.leaves.get(1..).unwrap_or_default();
+    let (page, between) = leaves
+        .split_last()
+        .map_or((None, leaves), |(p, b)| (Some(p), b));
+    let dispensable = [Column::Of(&columns::ABSENT)]
         .into_iter()
-        .chain(between)
-        .chain([Sort::Text])
-        .chain(last)
-        .chain([Sort::Load]);
+        .chain(between.iter().rev().map(|size| Column::Leaf(*size)))
+        .chain([Column::Of(&columns::TEXT)])
+        .chain(page.map(|size| Column::Leaf(*size)))
+        .chain([LOAD]);
     for column in dispensable {
         let taken: usize = columns.iter().map(|c| width(*c, area, &columns) + 1).sum();
         if taken <= usize::from(area.width) + 1 {
@@ -171,15 +140,15 @@ fn columns(app: &App, area: Rect) -> Vec<Sort> {
 
 fn rows(app: &App, area: Rect) -> Vec<Line<'_>> {
     let columns = columns(app, area);
-    let line = |cell: &dyn Fn(Sort) -> String| {
+    let line = |cell: &dyn Fn(Column) -> String| {
         let cells: Vec<String> = columns
             .iter()
-            .map(|c| fit(&cell(*c), width(*c, area, &columns), *c == Sort::Name))
+            .map(|c| fit(&cell(*c), width(*c, area, &columns), *c == NAME))
             .collect();
         cells.join(" ")
     };
-    let mark = |column: Sort| {
-        let text = title(column, app);
+    let mark = |column: Column| {
+        let text = column.title();
         if column == app.sort {
             format!("{}{text}", if app.descending { 'v' } else { '^' })
         } else {
@@ -206,7 +175,7 @@ fn rows(app: &App, area: Rect) -> Vec<Line<'_>> {
         }
         lines.push(
             Line::from(fit(
-                &line(&|c| cell(row, c, app)),
+                &line(&|c| c.cell(&row.line(&app.info.leaves), false)),
                 usize::from(area.width),
                 true,
             ))
@@ -251,7 +220,7 @@ fn text_map(app: &App, area: Rect) -> Vec<Line<'_>> {
         return vec![Line::from(what)];
     };
     let room = usize::from(area.height).saturating_sub(2);
-    let mut shown: Vec<&(Vma, Vec<Run>)> = map.mappings.iter().collect();
+    let mut shown: Vec<&(Vma, Vec<Extent>)> = map.mappings.iter().collect();
     shown.sort_by_key(|(vma, _)| std::cmp::Reverse(vma.len()));
     let largest = shown.first().map_or(1, |(vma, _)| vma.len()).max(1);
     let left_out = shown.len().saturating_sub(room);
@@ -284,7 +253,7 @@ fn text_map(app: &App, area: Rect) -> Vec<Line<'_>> {
     lines
 }
 
-fn bar<'a>(vma: &Vma, runs: &[Run], largest: u64, cells: usize, leaves: &[u64]) -> Line<'a> {
+fn bar<'a>(vma: &Vma, runs: &[Extent], largest: u64, cells: usize, leaves: &[u64]) -> Line<'a> {
     let file = vma
         .name
         .rsplit('/')

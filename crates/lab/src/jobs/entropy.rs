@@ -10,7 +10,7 @@ use crate::options::{Options, Setting};
 use crate::profiles;
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{Comparison, Run};
+use crate::results::{BootResult, Comparison};
 use anyhow::{Context, Result, ensure};
 use wideleaf_guest::protocol::{EntropyCase, Outcome, Spread, Task};
 use wideleaf_kbuild::{Arch, PageSize, Variant};
@@ -148,7 +148,7 @@ impl Job for Entropy {
         Ok(())
     }
 
-    fn figures(&self, run: &Run, figures: &mut Figures) {
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
         for spread in spreads(run) {
             let mut put = |what, unit, value| {
                 figures.put(format!("{}.{what}", spread.name), unit, value);
@@ -264,7 +264,7 @@ fn lowest_bit(spread: &Spread) -> u32 {
     }
 }
 
-fn spreads(run: &Run) -> &[Spread] {
+fn spreads(run: &BootResult) -> &[Spread] {
     match &run.outcome {
         Outcome::Entropy { spreads } => spreads,
         _ => &[],
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    fn of_bit(variant: Variant, name: &str, bit: u32) -> Run {
+    fn of_bit(variant: Variant, name: &str, bit: u32) -> BootResult {
         let spread = Spread {
             name: name.into(),
             loads: 2,
@@ -350,7 +350,7 @@ mod tests {
             max: 1 << bit,
             distinct: 2,
         };
-        Run {
+        BootResult {
             outcome: Outcome::Entropy {
                 spreads: vec![spread],
             },

@@ -7,7 +7,7 @@ use crate::job::{Job, MOUNT_POINT};
 use crate::options::{Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{Comparison, Run};
+use crate::results::{BootResult, Comparison};
 use std::path::Path;
 use wideleaf_bench::report::{ExecReport, PhaseReport};
 use wideleaf_bench::system::reclaim_unit;
@@ -41,6 +41,21 @@ const SCARCE_ROWS: &[(&str, &[&str])] = &[
     ("OOM kills", &["oom_kills"]),
 ];
 
+/// What a job takes that calls stubs in files, whose size or sizes `size` is.
+pub(super) const fn settings(size: Setting) -> [Setting; 9] {
+    [
+        Setting::Filesystem,
+        size,
+        Setting::MemoryLimit,
+        Setting::FreeMemory,
+        Setting::Fragmented,
+        Setting::Stride,
+        Setting::Calls,
+        Setting::Seed,
+        Setting::ReadAhead,
+    ]
+}
+
 /// The job.
 #[derive(Debug)]
 pub struct Exec;
@@ -60,17 +75,7 @@ impl Job for Exec {
     }
 
     fn settings(&self) -> &'static [Setting] {
-        &[
-            Setting::Filesystem,
-            Setting::Size,
-            Setting::MemoryLimit,
-            Setting::FreeMemory,
-            Setting::Fragmented,
-            Setting::Stride,
-            Setting::Calls,
-            Setting::Seed,
-            Setting::ReadAhead,
-        ]
+        &const { settings(Setting::Size) }
     }
 
     fn time_limit_s(&self) -> u32 {
@@ -99,7 +104,7 @@ impl Job for Exec {
         report(outcome).map_or_else(Vec::new, |report| report.warnings.clone())
     }
 
-    fn figures(&self, run: &Run, figures: &mut Figures) {
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
         if let Some(report) = report(&run.outcome) {
             phases(figures, "", report);
         }

@@ -5,7 +5,7 @@ use crate::job::Job;
 use crate::options::Options;
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{Comparison, Run};
+use crate::results::{BootResult, Comparison};
 use anyhow::{Result, bail};
 use wideleaf_guest::protocol::{KunitReport, KunitStatus, KunitSuite, Outcome, Task};
 use wideleaf_kbuild::Variant;
@@ -46,7 +46,7 @@ impl Job for Kunit {
         Ok(())
     }
 
-    fn figures(&self, run: &Run, figures: &mut Figures) {
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
         let Some(report) = report(&run.outcome) else {
             return;
         };
@@ -68,7 +68,7 @@ impl Job for Kunit {
     }
 
     fn rows(&self, comparison: &Comparison) -> Vec<Row> {
-        let suites = |run: &Run| report(&run.outcome).map_or(vec![], |r| r.suites.clone());
+        let suites = |run: &BootResult| report(&run.outcome).map_or(vec![], |r| r.suites.clone());
         let names = comparison.runs.first().map(suites).unwrap_or_default();
         let row = |suite: &KunitSuite| {
             Row::text(comparison, "kunit", &suite.name, |run| {

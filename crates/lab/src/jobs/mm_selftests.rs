@@ -9,7 +9,7 @@ use crate::options::{Options, Setting};
 use crate::results::deviations::{Ending, deviations, ending, report};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{Comparison, Run, Verdict};
+use crate::results::{BootResult, Comparison, Verdict};
 use anyhow::{Result, bail};
 use std::path::Path;
 use wideleaf_guest::protocol::{Outcome, SelftestOptions, SelftestReport, Task};
@@ -106,7 +106,7 @@ impl Job for MmSelftests {
         }]
     }
 
-    fn figures(&self, run: &Run, figures: &mut Figures) {
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
         let Some(report) = report(&run.outcome) else {
             return;
         };

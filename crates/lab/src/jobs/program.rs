@@ -7,7 +7,7 @@ use crate::jobs::exec;
 use crate::options::{Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::{self, Row};
-use crate::results::{Comparison, Run};
+use crate::results::{BootResult, Comparison};
 use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use wideleaf_guest::protocol::{Mapped, Outcome, Program, ProgramReport, Task};
@@ -182,7 +182,7 @@ impl Job for Programs {
         Ok(())
     }
 
-    fn figures(&self, run: &Run, figures: &mut Figures) {
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
         for report in reports(&run.outcome) {
             for (phase, of) in [("cold", &report.cold), ("warm", &report.warm)] {
                 let mut put = |what, unit, value| {
@@ -268,7 +268,7 @@ struct Text {
 }
 
 /// By file, without those that are too small to matter.
-fn texts(run: &Run, report: &ProgramReport) -> BTreeMap<String, Text> {
+fn texts(run: &BootResult, report: &ProgramReport) -> BTreeMap<String, Text> {
     let mut texts: BTreeMap<String, Text> = BTreeMap::new();
     for mapped in &report.text {
         let Some(coverage) = run.coverage.iter().find(|c| c.id == mapped.id) else {

@@ -9,7 +9,7 @@ use crate::jobs::exec::{self, exec_options};
 use crate::options::{Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{Comparison, Run};
+use crate::results::{BootResult, Comparison};
 use wideleaf_bench::report::ExecReport;
 use wideleaf_guest::protocol::{Outcome, Task};
 use wideleaf_kbuild::PageSize;
@@ -59,17 +59,7 @@ impl Job for ExecSizes {
     }
 
     fn settings(&self) -> &'static [Setting] {
-        &[
-            Setting::Filesystem,
-            Setting::Sizes,
-            Setting::MemoryLimit,
-            Setting::FreeMemory,
-            Setting::Fragmented,
-            Setting::Stride,
-            Setting::Calls,
-            Setting::Seed,
-            Setting::ReadAhead,
-        ]
+        &const { exec::settings(Setting::Sizes) }
     }
 
     fn defaults(&self, options: &mut Options) {
@@ -122,7 +112,7 @@ impl Job for ExecSizes {
         warnings.collect()
     }
 
-    fn figures(&self, run: &Run, figures: &mut Figures) {
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
         for (report, id) in reports(&run.outcome).iter().zip(1..) {
             let size = short(report.size);
             exec::phases(figures, &format!("{size}."), report);

@@ -9,7 +9,7 @@ use crate::jobs::exec::{guest_phase, no_large_folios};
 use crate::options::{Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{Comparison, Run};
+use crate::results::{BootResult, Comparison};
 use std::path::Path;
 use wideleaf_guest::protocol::{Outcome, SparseOptions, SparseReport, Task};
 use wideleaf_guest::sparse::pattern;
@@ -115,7 +115,7 @@ impl Job for Sparse {
         })
     }
 
-    fn figures(&self, run: &Run, figures: &mut Figures) {
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
         for (report, id) in reports(&run.outcome).iter().zip(1..) {
             let name = &report.pattern;
             figures.put(
@@ -152,7 +152,7 @@ impl Job for Sparse {
             }));
             // After the bytes it is made of.
             let at = rows.len() - ROWS.len() + 2;
-            let ratio = |run: &Run| {
+            let ratio = |run: &BootResult| {
                 reports(&run.outcome)
                     .get(nth)
                     .map_or("-".into(), amplification)

@@ -6,7 +6,7 @@ use crate::job::{Job, MOUNT_POINT};
 use crate::options::{Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{Comparison, Run};
+use crate::results::{BootResult, Comparison};
 use std::collections::BTreeMap;
 use wideleaf_guest::protocol::{Outcome, Scenario, StormOptions, Task};
 use wideleaf_guest::storm_unit;
@@ -103,7 +103,7 @@ impl Job for Storm {
         })
     }
 
-    fn figures(&self, run: &Run, figures: &mut Figures) {
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
         for (name, count) in counts(run) {
             let unit = storm_unit(&name);
             figures.put(name, unit, count);
@@ -141,7 +141,7 @@ impl Job for Storm {
 }
 
 /// What happened at all.
-fn counts(run: &Run) -> BTreeMap<String, u64> {
+fn counts(run: &BootResult) -> BTreeMap<String, u64> {
     match &run.outcome {
         Outcome::Storm(report) => {
             let counts = report.counts.clone().into_iter();

@@ -6,7 +6,7 @@
 //! one kernel is flaky: it says nothing about a difference between kernels, but
 //! it is shown.
 
-use crate::results::Run;
+use crate::results::BootResult;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use wideleaf_guest::protocol::{KunitStatus, Outcome, SelftestProgram, SelftestReport};
@@ -95,7 +95,7 @@ pub fn ending(program: &SelftestProgram) -> Ending {
 }
 
 /// What these runs do not agree on.
-pub fn deviations(runs: &[Run]) -> Deviations {
+pub fn deviations(runs: &[BootResult]) -> Deviations {
     let mut results: Vec<_> = runs
         .iter()
         .filter_map(|run| Some((run.variant, Results::of(report(&run.outcome)?))))
@@ -211,7 +211,7 @@ pub(crate) mod tests {
     use wideleaf_guest::protocol::KunitTest;
 
     /// A run of `name ending` or, within a program, `  name ending`.
-    pub(crate) fn run_of(variant: Variant, text: &str) -> Run {
+    pub(crate) fn run_of(variant: Variant, text: &str) -> BootResult {
         let mut report = SelftestReport::default();
         for line in text.lines() {
             let (name, word) = line.trim().rsplit_once(' ').unwrap();
@@ -238,7 +238,7 @@ pub(crate) mod tests {
                 });
             }
         }
-        Run {
+        BootResult {
             outcome: Outcome::MmSelftests(report),
             phases: Vec::new(),
             coverage: Vec::new(),

@@ -4,7 +4,7 @@
 //! The names are those of the table, of `--expect` and of the JSON's
 //! `figures`. Only counts are here: what repeats from run to run.
 
-use crate::results::{PhaseCounts, Run};
+use crate::results::{BootResult, PhaseCounts};
 use std::collections::BTreeMap;
 
 /// A count.
@@ -52,7 +52,7 @@ impl Figures {
 
     /// What maps the text that the guest knows as `id`, as `text.<leaf>` after
     /// `prefix`.
-    pub fn put_text(&mut self, prefix: &str, run: &Run, id: u64) {
+    pub fn put_text(&mut self, prefix: &str, run: &BootResult, id: u64) {
         for coverage in run.coverage.iter().filter(|coverage| coverage.id == id) {
             self.put_leaves(&format!("{prefix}text"), &coverage.leaves);
         }

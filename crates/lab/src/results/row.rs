@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A row of the side-by-side table: what a job shows of its figures.
 
-use crate::results::{Compared, Comparison, Run};
+use crate::results::{BootResult, Compared, Comparison};
 use std::collections::BTreeMap;
 use wideleaf_kbuild::Variant;
 
@@ -54,7 +54,7 @@ impl Row {
         comparison: &Comparison,
         section: &str,
         label: &str,
-        cell: impl Fn(&Run) -> String,
+        cell: impl Fn(&BootResult) -> String,
     ) -> Self {
         let variants = comparison.variants().into_iter();
         Self {
@@ -82,7 +82,7 @@ fn last_against_pristine(variants: &[Variant], value: impl Fn(Variant) -> Option
     }
 }
 
-fn leaves(run: &Run, id: u64) -> String {
+fn leaves(run: &BootResult, id: u64) -> String {
     let coverage = run.coverage.iter().find(|coverage| coverage.id == id);
     coverage.map_or("-".into(), |c| shares(&c.leaves, c.len))
 }

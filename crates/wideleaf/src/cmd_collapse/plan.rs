@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use wideleaf_collapse::Refusal;
-use wideleaf_procmap::{Leaf, Process, Run, Vma};
+use wideleaf_procmap::{Extent, Leaf, Process, Vma};
 
 /// What tells whether two processes would share a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -86,7 +86,7 @@ pub struct Target {
 
 impl Target {
     /// Blocks of `pmd` bytes in the text of `process`, which `runs` map now.
-    pub fn new(process: Process, runs: &[Run], pmd: u64) -> Self {
+    pub fn new(process: Process, runs: &[Extent], pmd: u64) -> Self {
         let mut target = Self {
             before: process,
             blocks: Vec::new(),
@@ -99,7 +99,7 @@ impl Target {
         target
     }
 
-    fn mapping(&mut self, vma: &Vma, runs: &[Run], pmd: u64) {
+    fn mapping(&mut self, vma: &Vma, runs: &[Extent], pmd: u64) {
         let (Some(first), last) = (vma.start.checked_next_multiple_of(pmd), vma.end / pmd * pmd)
         else {
             return;
@@ -153,7 +153,7 @@ impl Target {
 }
 
 /// Bytes of a block that are mapped at all, and by leaves of its size or more.
-fn mapped(runs: &[Run], address: u64, size: u64) -> (u64, u64) {
+fn mapped(runs: &[Extent], address: u64, size: u64) -> (u64, u64) {
     let end = address + size;
     let first = runs.partition_point(|r| r.start + r.len <= address);
     let (mut resident, mut wide) = (0, 0);
@@ -229,9 +229,9 @@ mod tests {
         }
     }
 
-    fn run(start: u64, len: u64, leaf: u64) -> Run {
+    fn run(start: u64, len: u64, leaf: u64) -> Extent {
         let leaf = Leaf::Size(leaf);
-        Run { start, len, leaf }
+        Extent { start, len, leaf }
     }
 
     #[test]

@@ -3,9 +3,9 @@
 
 use super::collect::Entry;
 use super::picture::{Axis, State, runs};
-use crate::table::bytes as size;
 use std::io::{Result, Write};
 use wideleaf_elf::Segment;
+use wideleaf_size::bytes as size;
 use wideleaf_size::short;
 
 const LABEL: usize = 10;

@@ -16,7 +16,7 @@ pub enum State {
 
 /// Adjacent whole blocks of one leaf size in one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct Blocks {
     /// First address.
     pub start: u64,
     /// Address after the last byte.
@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 /// The runs of one leaf size in all segments that leaves can map.
-pub fn runs(entry: &Entry, leaf: u64) -> Vec<Run> {
+pub fn runs(entry: &Entry, leaf: u64) -> Vec<Blocks> {
     let placement = entry.elf.placement(PAGE, LEAF_2M);
     let segments = entry.elf.segments.iter();
     segments
@@ -33,7 +33,7 @@ pub fn runs(entry: &Entry, leaf: u64) -> Vec<Run> {
         .map(|segment| {
             let (start, end) = segment.mapped(PAGE);
             let fit = segment.congruence().holds(leaf) && placement.holds(leaf);
-            Run {
+            Blocks {
                 start: align_up(start, leaf),
                 end: align_down(end, leaf),
                 state: if fit { State::Usable } else { State::Wasted },

@@ -3,11 +3,12 @@
 
 use super::collect::{Entry, printable};
 use super::table::congruent;
-use crate::table::bytes as size;
 use std::io::{Result, Write};
 use wideleaf_elf::{Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix};
 use wideleaf_outlook::{self as outlook, Covered, Outlook};
+use wideleaf_size::bytes as size;
 use wideleaf_size::short;
+use wideleaf_table::{Table, left, right};
 
 /// Columns of the terminal, 100 if there is none; at least what a table needs.
 pub fn width() -> usize {
@@ -69,27 +70,39 @@ fn not_loaded(elf: &Elf) -> &'static str {
 }
 
 fn segments(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> {
-    writeln!(
-        out,
-        "  SEG FLAGS {:>12} {:>18} {:>9} {:>8} {:>10} {:>6} {:>5} {:>4}  VERDICT",
-        "OFFSET", "ADDRESS", "SIZE", "P_ALIGN", "CONGRUENT", "64K", "2M", "32M"
-    )?;
+    // Of widths that do for most files: those named together look alike.
+    let mut table = Table::new([
+        right("SEG"),
+        left("FLAGS"),
+        right("OFFSET").at_least(12),
+        right("ADDRESS").at_least(18),
+        right("SIZE").at_least(9),
+        right("P_ALIGN").at_least(8),
+        right("CONGRUENT").at_least(10),
+        right("64K").at_least(6),
+        right("2M").at_least(5),
+        right("32M").at_least(4),
+        left(" VERDICT"),
+    ])
+    .indent("  ");
     for verdict in &entry.verdict.segments {
         let segment = &entry.elf.segments[verdict.position];
         let [small, pmd, large] = verdict.blocks;
-        writeln!(
-            out,
-            "  {:>3} {:5} {:>#12x} {:>#18x} {:>9} {:>8} {:>10} {small:>6} {pmd:>5} {large:>4}  {}",
-            segment.index,
+        table.row([
+            segment.index.to_string(),
             segment.flags(),
-            segment.offset,
-            segment.address,
+            format!("{:#x}", segment.offset),
+            format!("{:#x}", segment.address),
             size(segment.file_size, bytes),
             size(segment.align, bytes),
             congruent(verdict.congruent, bytes),
-            verdict.cause.label(),
-        )?;
+            small.to_string(),
+            pmd.to_string(),
+            large.to_string(),
+            format!(" {}", verdict.cause.label()),
+        ]);
     }
+    out.write_all(table.render(true).as_bytes())?;
     paragraph(
         out,
         "  ",
@@ -139,13 +152,15 @@ fn text_verdict(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> 
 
 fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> Result<()> {
     writeln!(out, "  fix:")?;
+    let mut table = Table::new(["", "", ""].map(left)).indent("    ");
     for (name, flags) in &fix.flags {
         let how = match elf.linker.name {
             LinkerName::Go => "go build,",
             _ => "relink,",
         };
-        writeln!(out, "    {how} {:7} {flags}", format!("{name}:"))?;
+        table.row([how, &format!("{name}:"), flags]);
     }
+    out.write_all(table.render(false).as_bytes())?;
     if fix.align {
         let leaf = short(verdict.target);
         let text = format!(

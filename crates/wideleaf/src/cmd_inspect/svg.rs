@@ -4,10 +4,10 @@
 
 use super::collect::Entry;
 use super::picture::{Axis, State, runs};
-use crate::table::bytes as size;
 use std::fmt::Write;
 use wideleaf_elf::Segment;
 use wideleaf_procmap::deceives;
+use wideleaf_size::bytes as size;
 use wideleaf_size::short;
 
 const WIDTH: f64 = 1000.0;

@@ -3,14 +3,15 @@
 
 use super::collect::{Entry, Found, printable};
 use crate::order::{Sign, split, turn};
-use crate::table::{Align, Table, bytes as size};
 use clap::ValueEnum;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::str::FromStr;
 use wideleaf_elf::{Cause, Congruence, Verdict, fix};
+use wideleaf_size::bytes as size;
 use wideleaf_size::short;
+use wideleaf_table::{Align, Table, left, right};
 
 /// Columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -186,10 +187,10 @@ pub fn write(
         true => Align::Right,
         false => Align::Left,
     };
-    let heads = columns.iter().map(|c| (c.heading(), align(c)));
-    let mut table = Table::new(heads.collect());
+    let heads = columns.iter().map(|c| align(c).column(c.heading()));
+    let mut table = Table::new(heads);
     for entry in entries {
-        table.row(columns.iter().map(|c| c.cell(entry, bytes)).collect());
+        table.row(columns.iter().map(|c| c.cell(entry, bytes)));
     }
     out.write_all(table.render(headings).as_bytes())
 }
@@ -266,16 +267,20 @@ pub fn write_summary(
     )?;
     let mut causes: Vec<_> = sum.causes.iter().collect();
     causes.sort_by_key(|(cause, share)| (Reverse(share.gain), Reverse(share.text), **cause));
+    let columns = [left, right, left, right, left, right, left].map(|column| column(""));
+    let mut table = Table::new(columns).indent("  ");
     for (cause, share) in causes {
-        writeln!(
-            out,
-            "  {:14} {:>6} files {:>8} of text {:>8} to gain",
+        table.row([
             cause.label(),
-            share.files,
-            size(share.text),
-            size(share.gain)
-        )?;
+            &share.files.to_string(),
+            "files",
+            &size(share.text),
+            "of text",
+            &size(share.gain),
+            "to gain",
+        ]);
     }
+    out.write_all(table.render(false).as_bytes())?;
     let hidden = found.entries.len() - listed;
     if hidden > 0 {
         writeln!(

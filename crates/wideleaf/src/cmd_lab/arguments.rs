@@ -66,7 +66,7 @@ Exit status:    0 done, 1 a run or an expectation failed, 2 wrong usage";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Run {
+pub struct RunArgs {
     /// What to run
     #[arg(long, default_value = "exec", value_parser = jobs::find)]
     pub(super) job: &'static dyn Job,
@@ -227,7 +227,7 @@ fn given_kernel(text: &str) -> Result<(Variant, PathBuf)> {
     Ok((variant.parse()?, path.into()))
 }
 
-impl Run {
+impl RunArgs {
     /// What the arguments ask for; an error is wrong usage.
     pub fn targets(&self) -> Result<Vec<Target>> {
         for setting in self.given() {
@@ -480,7 +480,7 @@ mod tests {
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        run: Run,
+        run: RunArgs,
     }
 
     fn parse(args: &str) -> Result<Vec<Target>> {

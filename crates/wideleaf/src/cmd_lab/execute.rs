@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs what was asked for, prints the tables, judges and writes the results.
 
-use super::arguments::Run;
+use super::arguments::RunArgs;
 use crate::screen::Screen;
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use wideleaf_lab::target::{Kernels, Target};
 use wideleaf_lab::vm::scratch;
 use wideleaf_lab::{referee, table};
 
-impl Run {
+impl RunArgs {
     /// Runs `targets` one after the other.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf lab list`: what there is to choose from.
 
-use crate::stdout::say;
+use crate::stdout::{say, write_out};
 use anyhow::Result;
 use serde_json::json;
 use std::process::ExitCode;
@@ -9,6 +9,7 @@ use wideleaf_kbuild::{Arch, Base};
 use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::jobs::JOBS;
 use wideleaf_lab::profiles;
+use wideleaf_table::{Table, left};
 
 /// Lists everything.
 ///
@@ -40,21 +41,21 @@ pub fn run(json: bool) -> Result<ExitCode> {
         say!("{all}")?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut table = Table::new(["", "", ""].map(left)).gap("  ");
     for job in JOBS {
-        say!("{:<12}  {job:<10}  {}", "job", job.about())?;
+        table.row(["job", job.name().as_str(), job.about()]);
     }
     for base in Base::ALL {
-        say!("{:<12}  {base}", "base")?;
+        table.row(["base", base.name(), ""]);
     }
     for &arch in Arch::ALL {
         let (sizes, profiles) = (names(page_sizes(arch)), names(profiles::of(arch)));
-        say!(
-            "{:<12}  {arch:<10}  pages {sizes}; profiles {profiles}",
-            "architecture"
-        )?;
+        let about = format!("pages {sizes}; profiles {profiles}");
+        table.row(["architecture", arch.name(), &about]);
     }
     for filesystem in Filesystem::ALL {
-        say!("{:<12}  {filesystem}", "filesystem")?;
+        table.row(["filesystem", filesystem.name(), ""]);
     }
+    write_out(&table.render(false))?;
     Ok(ExitCode::SUCCESS)
 }

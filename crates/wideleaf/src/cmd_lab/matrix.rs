@@ -6,7 +6,6 @@ mod words;
 
 use crate::screen::Screen;
 use crate::stdout::{say, tell, write_json, write_out};
-use crate::table::{Align, Table};
 use crate::usage::STATUS;
 use anyhow::Result;
 use plan::{Entry, Planner};
@@ -26,6 +25,7 @@ use wideleaf_matrix::attempt::{self, Outcome};
 use wideleaf_matrix::folder::{Folder, Planned, State};
 use wideleaf_matrix::local::{self, Room};
 use wideleaf_matrix::slurm::Slurm;
+use wideleaf_table::{Table, left};
 
 const EXAMPLES: &str = "\
 A matrix file (TOML) lists what is multiplied out into rows, each of which is
@@ -330,11 +330,10 @@ impl Matrix {
             return write_json(&json!({ "output": self.output, "rows": rows }));
         }
         if self.list {
-            let left = ["STATE", "ROW", "COMMAND"].map(|name| (name.to_string(), Align::Left));
-            let mut table = Table::new(left.to_vec());
+            let mut table = Table::new(["STATE", "ROW", "COMMAND"].map(left));
             for (entry, state) in entries.iter().zip(&states) {
                 let command = format!("wideleaf lab run {}", shell_words::join(&entry.row.words));
-                table.row(vec![state.name().into(), entry.row.name.clone(), command]);
+                table.row([state.name(), &entry.row.name, &command]);
             }
             write_out(&table.render(true))?;
         }

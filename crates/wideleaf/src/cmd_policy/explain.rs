@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf policy explain`: one decision, with what led to it.
 
-use super::machine::{Machine, bytes};
+use super::leaf_table::{LeafTableArgs, bytes};
 use crate::stdout::{name, write_json, write_out};
 use crate::usage::misuse;
 use anyhow::{Context, Result};
@@ -18,6 +18,7 @@ use wideleaf_policy::{
 };
 use wideleaf_procmap::printable;
 use wideleaf_size::short;
+use wideleaf_table::{left, right};
 
 /// Arguments of `wideleaf policy explain`.
 #[derive(clap::Args)]
@@ -30,7 +31,7 @@ Examples:
   wideleaf policy explain --size 1M --json")]
 pub struct Args {
     #[command(flatten)]
-    machine: Machine,
+    machine: LeafTableArgs,
     /// Length of the mapping
     #[arg(long, value_parser = bytes, value_name = "SIZE", required_unless_present = "elf")]
     size: Option<u64>,
@@ -328,18 +329,24 @@ fn machine_text(table: Table) -> String {
 
 fn tried_text(tried: &[Tried], table: Table) -> String {
     let last = tried.len().saturating_sub(1);
-    let mut text = String::new();
+    let mut rows = wideleaf_table::Table::new([
+        right("").at_least(5),
+        left("").at_least(8),
+        left("").at_least(8),
+        left("").at_least(14),
+        left(""),
+    ])
+    .indent("  ");
     for (at, step) in tried.iter().enumerate() {
-        let size = short(1 << step.shift);
-        let what = if at == last { "taken" } else { "refused" };
-        let (name, kind) = (step.rule.name(), kind(table, step.shift));
-        let _ = writeln!(
-            text,
-            "  {size:>5} {kind:<8} {what:<8} {name:<14} {}",
-            step.rule.text()
-        );
+        rows.row([
+            short(1 << step.shift).as_str(),
+            kind(table, step.shift),
+            if at == last { "taken" } else { "refused" },
+            step.rule.name(),
+            step.rule.text(),
+        ]);
     }
-    text
+    rows.render(false)
 }
 
 fn align_text(answer: &AlignAnswer, table: Table) -> String {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf policy simulate`: what streams of touches cost under each rule.
 
-use super::machine::{Machine, bytes};
-use crate::stdout::{say, write_json};
+use super::leaf_table::{LeafTableArgs, bytes};
+use crate::stdout::{write_json, write_out};
 use crate::usage::misuse;
 use anyhow::Result;
 use serde_json::json;
 use std::process::ExitCode;
 use wideleaf_policy::sim::{Outcome, Pattern, Text, Variant, run as simulate, touches};
 use wideleaf_size::short;
+use wideleaf_table::{Table, left, right};
 
 /// Arguments of `wideleaf policy simulate`.
 #[derive(clap::Args)]
@@ -27,7 +28,7 @@ Examples:
   wideleaf policy simulate random:1000 --json")]
 pub struct Args {
     #[command(flatten)]
-    machine: Machine,
+    machine: LeafTableArgs,
     /// Ways to touch the text [default: a curve from sparse to dense]
     #[arg(value_parser = pattern)]
     pattern: Vec<Named>,
@@ -99,22 +100,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         &args.pattern
     };
 
-    if !args.json {
-        say!(
-            "{:<17} {:<9} {:>8} {:>8} {:>6} {:>6} {:>6} {:>7} {:>7} {:>5} {:>8}",
-            "PATTERN",
-            "RULES",
-            "TOUCHED",
-            "READ",
-            "READ/T",
-            "/6.12",
-            "/7.3",
-            "MAJOR",
-            "MINOR",
-            "2M",
-            "ENTRIES"
-        )?;
-    }
+    let amounts = [
+        "TOUCHED", "READ", "READ/T", "/6.12", "/7.3", "MAJOR", "MINOR", "2M", "ENTRIES",
+    ];
+    let words = [left("PATTERN"), left("RULES")];
+    let mut rows = Table::new(words.into_iter().chain(amounts.map(right)));
     for Named { name, pattern } in patterns {
         let pattern = match *pattern {
             Pattern::Pages(_, permille) => Pattern::Pages(table.page_shift(), permille),
@@ -132,39 +122,36 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         };
         let outcomes = Variant::ALL.map(|variant| simulate(variant, text, &touches));
         for (variant, outcome) in Variant::ALL.iter().zip(&outcomes) {
-            print(args, name, *variant, outcome, &outcomes)?;
+            if args.json {
+                write_json(&json!({ "pattern": name, "rules": variant, "outcome": outcome }))?;
+            } else {
+                rows.row(row(name, *variant, outcome, &outcomes));
+            }
         }
+    }
+    if !args.json {
+        write_out(&rows.render(true))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(
-    args: &Args,
-    name: &str,
-    variant: Variant,
-    outcome: &Outcome,
-    all: &[Outcome; 5],
-) -> Result<()> {
-    if args.json {
-        return write_json(&json!({ "pattern": name, "rules": variant, "outcome": outcome }));
-    }
+fn row(name: &str, variant: Variant, outcome: &Outcome, all: &[Outcome; 5]) -> [String; 11] {
     let ratio = |to: u64| match to {
         0 => "-".to_string(),
         to => format!("{:.2}", outcome.read as f64 / to as f64),
     };
     let mib = |bytes: u64| format!("{:.1}M", bytes as f64 / f64::from(1 << 20));
-    say!(
-        "{:<17} {:<9} {:>8} {:>8} {:>6} {:>6} {:>6} {:>7} {:>7} {:>5} {:>8}",
-        name,
-        variant.name(),
+    [
+        name.to_string(),
+        variant.name().to_string(),
         mib(outcome.touched),
         mib(outcome.read),
         ratio(outcome.touched),
         ratio(all[0].read),
         ratio(all[1].read),
-        outcome.major,
-        outcome.minor,
-        outcome.wide,
-        outcome.entries
-    )
+        outcome.major.to_string(),
+        outcome.minor.to_string(),
+        outcome.wide.to_string(),
+        outcome.entries.to_string(),
+    ]
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a row runs, and the key that says whether it has been done.
 
-use super::super::arguments::Run;
+use super::super::arguments::RunArgs;
 use super::words;
 use anyhow::Result;
 use std::cell::RefCell;
@@ -192,7 +192,7 @@ impl<'a> Planner<'a> {
     ///
     /// If they cannot be had.
     pub fn prepare(&self, entry: &Entry, observer: &dyn Observer) -> Result<()> {
-        let run: Run = words::parse(&entry.row.words)?.0;
+        let run: RunArgs = words::parse(&entry.row.words)?.0;
         run.lab(self.cache, observer)?.prepare(&entry.target)
     }
 }

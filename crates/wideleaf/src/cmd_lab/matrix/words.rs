@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line of `lab run` as a matrix file's vocabulary, and rows held against it.
 
-use super::super::arguments::Run;
+use super::super::arguments::RunArgs;
 use anyhow::{Context, Result, bail};
 use clap::{Arg, ArgAction, Args, Parser};
 use std::path::Path;
@@ -9,7 +9,7 @@ use wideleaf_kbuild::{Arch, Base, Variant};
 use wideleaf_lab::jobs::JOBS;
 use wideleaf_lab::target::Target;
 use wideleaf_matrix::file::{self, Mistake, Row};
-use wideleaf_matrix::vocabulary::{Machine, RowOption, Values, Vocabulary};
+use wideleaf_matrix::vocabulary::{Architecture, RowOption, Values, Vocabulary};
 
 /// Options of `lab run` that have a key of their own in the file, or that the matrix itself gives.
 const OWN: [&str; 9] = [
@@ -28,7 +28,7 @@ const OWN: [&str; 9] = [
 #[command(no_binary_name = true)]
 struct Cli {
     #[command(flatten)]
-    run: Run,
+    run: RunArgs,
 }
 
 /// The rows of a matrix file.
@@ -49,7 +49,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>, Mistake> {
 /// # Errors
 ///
 /// What `lab run` would refuse.
-pub fn parse(words: &[String]) -> Result<(Run, Target)> {
+pub fn parse(words: &[String]) -> Result<(RunArgs, Target)> {
     let run = match Cli::try_parse_from(words) {
         Ok(cli) => cli.run,
         Err(error) => bail!("{}", first_sentence(&error.render().to_string())),
@@ -78,13 +78,13 @@ fn vocabulary() -> Vocabulary {
         let variants = Variant::ALL
             .iter()
             .filter(|variant| variant.exists_on(arch));
-        Machine {
+        Architecture {
             name: arch.to_string(),
             page_sizes: sizes.iter().map(ToString::to_string).collect(),
             variants: variants.map(ToString::to_string).collect(),
         }
     };
-    let command = Run::augment_args(clap::Command::new("run"));
+    let command = RunArgs::augment_args(clap::Command::new("run"));
     Vocabulary {
         jobs: JOBS.map(|job| job.name()).to_vec(),
         bases: Base::ALL.iter().map(ToString::to_string).collect(),

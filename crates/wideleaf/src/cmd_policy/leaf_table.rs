@@ -8,7 +8,7 @@ use wideleaf_size::{parse, short};
 
 /// The machine whose leaves are meant.
 #[derive(clap::Args)]
-pub struct Machine {
+pub struct LeafTableArgs {
     /// arm64 or x86_64
     #[arg(long, default_value = host_arch())]
     pub arch: String,
@@ -25,7 +25,7 @@ fn host_arch() -> &'static str {
     }
 }
 
-impl Machine {
+impl LeafTableArgs {
     /// Its leaves as the policy knows them.
     ///
     /// # Errors
