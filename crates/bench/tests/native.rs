@@ -159,7 +159,7 @@ fn what_cannot_run_is_named() {
 #[test]
 fn tmpfs_is_told_not_to_be_cold() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("skipped: no /dev/shm here");
+        eprintln!("SKIPPED: no /dev/shm here");
         return;
     };
     let file = dir.path().join("stubs");

@@ -18,8 +18,6 @@ mod cmd_run;
 mod cmd_stage;
 mod cmd_top;
 mod columns;
-#[cfg(test)]
-mod docs_tests;
 mod order;
 mod procset;
 mod screen;

@@ -124,7 +124,7 @@ fn bad_requests_fail_and_say_what_would_be_right() {
 #[test]
 fn a_full_disk_below_the_output_is_an_error_not_a_panic() {
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
-        eprintln!("skipped: no /dev/full here");
+        eprintln!("SKIPPED: no /dev/full here");
         return;
     };
     let output = Command::new(env!("CARGO_BIN_EXE_wideleaf"))

@@ -313,11 +313,19 @@ fn the_pictures_show_usable_and_wasted_blocks() {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let command = format!(
-        "{} inspect -r --all /usr/lib | head -n 1",
-        env!("CARGO_BIN_EXE_wideleaf")
-    );
-    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    // More lines than a pipe holds.
+    let dir = tempfile::tempdir().unwrap();
+    let library = Image::new(true, false, ET_DYN, vec![load(R | X, 0, 0, 4096, 4096)]).bytes();
+    for n in 0..2000 {
+        std::fs::write(dir.path().join(format!("library{n:060}")), &library).unwrap();
+    }
+    let command = r#"set -o pipefail; "$0" inspect -r --all "$1" | head -n 1"#;
+    let output = Command::new("bash")
+        .args(["-c", command, env!("CARGO_BIN_EXE_wideleaf")])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     assert_eq!(stdout(&output).lines().count(), 1);
 }

@@ -86,6 +86,7 @@ fn wideleaf(arguments: &[&str]) -> Outcome {
 /// `ps` on `root`, counted for 64K groups; `None` where pages are not 4K.
 fn ps(root: &TempDir, arguments: &[&str]) -> Option<Outcome> {
     if wideleaf_procmap::sizes(Path::new("/sys")).0 != PAGE {
+        eprintln!("SKIPPED: the pages of this machine are not 4K");
         return None;
     }
     let proc = root.path().to_str().unwrap();
