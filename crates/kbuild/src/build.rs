@@ -9,7 +9,7 @@ use crate::source::JOURNAL;
 use crate::source::{self, Source};
 use crate::toolchain::{compiler, cross};
 use crate::worktree::WorkTree;
-use crate::{Arch, Commit, Kernel, Spec, Variant, apt, counts, preflight, tool};
+use crate::{Arch, Commit, Kernel, Spec, Variant, counts, preflight};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 use wideleaf_cache::{Cache, Entry, Key};
+use wideleaf_debian::apt;
 use wideleaf_events::{Event, Observer};
+use wideleaf_tool as tool;
 
 /// The cache's kind of entry that holds a kernel.
 const KIND: &str = "kernel";

@@ -6,8 +6,8 @@
 //! are checked out at one path, one after the other, and git writes only files whose content
 //! changes; so make compiles no more than it must.
 
+use crate::Base;
 use crate::place::{Place, TREE_BYTES};
-use crate::{Base, tool};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
 use wideleaf_events::{Event, Observer};
+use wideleaf_tool as tool;
 
 /// Settings of a user's or a repository that would change what a checkout writes, or run
 /// something.

@@ -11,7 +11,6 @@
 //!
 //! Work says what it does through [`wideleaf_events`]; nothing here draws.
 
-mod apt;
 mod base;
 mod build;
 pub mod checkpatch;
@@ -20,7 +19,6 @@ pub mod config;
 mod counts;
 mod dir;
 mod make;
-pub mod packages;
 mod place;
 pub mod preflight;
 mod scratch;
@@ -30,7 +28,6 @@ pub mod source;
 mod spec;
 #[cfg(test)]
 mod testing;
-mod tool;
 mod toolchain;
 mod worktree;
 

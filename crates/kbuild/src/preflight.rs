@@ -6,7 +6,6 @@ use crate::config::Fragment;
 use crate::toolchain::cross;
 use anyhow::{Result, bail};
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Something that is not installed.
@@ -50,19 +49,13 @@ const NEED_OPENSSL: [&str; 3] = [
 
 /// What is missing to build kernels for these architectures.
 pub fn missing(arches: &[Arch]) -> Vec<Missing> {
-    missing_with(arches, true, &[], &|name| find(name), &has_header)
+    missing_with(arches, true, &[], &has_program, &has_header)
 }
 
 /// Fails if something is missing to build for `arch` from `fragments`; `of_package`: from Debian's
 /// source.
 pub(crate) fn require(arch: Arch, of_package: bool, fragments: &[Fragment]) -> Result<()> {
-    let missing = missing_with(
-        &[arch],
-        of_package,
-        fragments,
-        &|name| find(name),
-        &has_header,
-    );
+    let missing = missing_with(&[arch], of_package, fragments, &has_program, &has_header);
     if missing.is_empty() {
         return Ok(());
     }
@@ -127,13 +120,8 @@ fn missing_with(
     missing
 }
 
-fn find(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| is_executable(&dir.join(program)))
-}
-
-fn is_executable(path: &Path) -> bool {
-    nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+fn has_program(name: &str) -> bool {
+    wideleaf_tool::find(name).is_some()
 }
 
 /// Whether the host's compiler finds a header; where it lies differs.
@@ -214,6 +202,6 @@ mod tests {
     #[test]
     fn headers_are_looked_for_as_the_compiler_does() {
         assert!(!has_header("no/such/header.h"));
-        assert!(find("sh") && !find("no-such-program"));
+        assert!(has_program("sh") && !has_program("no-such-program"));
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A throw-away git repository that holds the files a series touches.
 
-use crate::{Base, tool};
+use crate::Base;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use wideleaf_tool as tool;
 
 /// File contents by path in the tree; `None` is a file that does not exist.
 pub type Contents = BTreeMap<String, Option<Vec<u8>>>;

@@ -7,7 +7,6 @@
 //! want are Debian's for the guest's architecture, and so are the shell and the
 //! small programs that the base's own runner needs.
 
-use crate::packages::{self, Packages};
 use crate::source::{self, Source};
 use crate::worktree::WorkTree;
 use crate::{Arch, Base, build, make, toolchain};
@@ -17,6 +16,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use wideleaf_cache::{Cache, Entry, Key, Lock};
+use wideleaf_debian::Packages;
 use wideleaf_events::{Event, Observer};
 
 /// The cache's kind of entry that holds them.
@@ -140,7 +140,7 @@ fn parts(arch: Arch) -> Vec<&'static str> {
 /// because the tests' Makefile takes its name apart where it may.
 fn write_compiler(path: &Path, arch: Arch, root: &Path) -> Result<()> {
     let gcc = format!("{}gcc", toolchain::cross(arch));
-    let libraries = packages::libraries(root, arch);
+    let libraries = wideleaf_debian::libraries(root, arch);
     fs::write(
         path,
         format!(

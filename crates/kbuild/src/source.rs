@@ -2,11 +2,11 @@
 //! Which source version there is, and the package that holds it.
 
 use crate::Base;
-use crate::apt::{self, Lists};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
+use wideleaf_debian::apt::{self, Lists, MAIN, SECURITY, Suite};
 use wideleaf_events::{Event, Observer};
 
 /// The cache's kind of entry that holds a package.
@@ -17,6 +17,24 @@ pub(crate) const JOURNAL: &str = "tree.json";
 
 /// What a package takes, in bytes: 7.3's has 167 MB.
 const PACKAGE_BYTES: u64 = 200 << 20;
+
+/// The places in Debian's archive that carry a base: address and suite. 6.12
+/// is in trixie itself, but the security suites have every version of it and
+/// lists of 300 kB instead of 10 MB; 7.3 is a backport until its successor
+/// replaces it.
+const fn suites(base: Base) -> &'static [Suite] {
+    match base {
+        Base::V6_12 => &[
+            (SECURITY, "bookworm-security"),
+            (SECURITY, "trixie-security"),
+        ],
+        Base::V7_3 => &[(MAIN, "trixie-backports")],
+    }
+}
+
+fn private(cache: &Cache, base: Base) -> Lists {
+    Lists::private(cache.root(), base.name(), suites(base))
+}
 
 /// A version of a base's source package.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +58,8 @@ impl Source {
         observer: &dyn Observer,
     ) -> Result<Self> {
         let cached = cached(base, cache)?;
-        let system = Lists::System.candidate(base).unwrap_or_default();
-        let private = Lists::private(cache.root(), base);
+        let system = Lists::System.candidate(&base.package()).unwrap_or_default();
+        let private = private(cache, base);
         if refresh || system.is_none() {
             let _lock = lock(base, cache, observer)?;
             if let Err(error) = private.update(refresh) {
@@ -58,7 +76,7 @@ impl Source {
                 )));
             }
         }
-        let offered = private.candidate(base).unwrap_or_default();
+        let offered = private.candidate(&base.package()).unwrap_or_default();
         let all = cached.into_iter().chain(system).chain(offered);
         let version = apt::newest(all)?.with_context(|| {
             format!(
@@ -95,15 +113,15 @@ impl Source {
     }
 
     fn download(&self, cache: &Cache, dir: &Path) -> Result<()> {
-        let private = Lists::private(cache.root(), self.base);
-        let Err(system) = Lists::System.download(self.base, &self.version, dir) else {
+        let (package, private) = (self.base.package(), private(cache, self.base));
+        let Err(system) = Lists::System.download(&package, &self.version, dir) else {
             return Ok(());
         };
         // The system's lists do not have it, or are so old that the file has
         // gone from the archive.
         private
             .update(false)
-            .and_then(|()| private.download(self.base, &self.version, dir))
+            .and_then(|()| private.download(&package, &self.version, dir))
             .map(drop)
             .with_context(|| format!("cannot download {self} (by the system's lists: {system})"))
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The compiler and linker that build for an architecture.
 
-use crate::{Arch, tool};
+use crate::Arch;
 use anyhow::Result;
 use std::process::Command;
+use wideleaf_tool as tool;
 
 /// The prefix of the tools that build for `arch` on this machine.
 pub fn cross(arch: Arch) -> &'static str {

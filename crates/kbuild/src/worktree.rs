@@ -15,7 +15,6 @@ use crate::place::{Place, TREE_BYTES};
 use crate::scratch::Contents;
 use crate::series::Series;
 use crate::source::{JOURNAL, Source};
-use crate::tool;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -26,6 +25,7 @@ use std::process::{Command, Stdio};
 use wideleaf_cache::Cache;
 use wideleaf_events::{Event, Observer};
 use wideleaf_replace::replace;
+use wideleaf_tool as tool;
 
 /// An unpacked source tree, held exclusively.
 pub struct WorkTree {

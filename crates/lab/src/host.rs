@@ -2,7 +2,6 @@
 //! The machine that the lab runs on: what it is, and what it has to spare.
 
 pub mod parts;
-pub mod tools;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};

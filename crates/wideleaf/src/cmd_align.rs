@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf align`: moves a file's segments to offsets that wide leaves can map.
 
+use crate::screen::Late;
 use crate::stdout::{name, printable_path, tell, write_json, write_out};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use serde_json::json;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 use wideleaf_align::{HardLinks, Options, Refusal, Report, Status, Target};
 use wideleaf_size::bytes;
 use wideleaf_table::{Table, left, right};
@@ -150,13 +149,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         names: args.files.clone(),
         backup: args.backup.clone(),
     };
-    let mut progress = Progress::new(args.files.len());
+    let mut late = Late::new();
     let mut results = Vec::new();
     for (index, file) in args.files.iter().enumerate() {
-        progress.tell(index);
+        late.show(|| format!("{index} of {} files", args.files.len()));
         results.push((file, one(file, &args, folder, &options)));
     }
-    progress.end();
+    drop(late);
     match args.json {
         true => write_json(&to_json(&args, &results))?,
         false => write_out(&to_table(&args, &results))?,
@@ -290,34 +289,4 @@ fn to_json(args: &Args, results: &Results) -> serde_json::Value {
         "leaf": args.leaf,
         "files": files.collect::<Vec<_>>(),
     })
-}
-
-/// A count on standard error, on a terminal and for what takes long only.
-struct Progress {
-    start: Instant,
-    total: usize,
-    shown: bool,
-}
-
-impl Progress {
-    fn new(total: usize) -> Progress {
-        Progress {
-            start: Instant::now(),
-            total,
-            shown: false,
-        }
-    }
-
-    fn tell(&mut self, done: usize) {
-        if self.start.elapsed() > Duration::from_secs(2) && std::io::stderr().is_terminal() {
-            let _ = write!(std::io::stderr(), "\r{done} of {} files", self.total);
-            self.shown = true;
-        }
-    }
-
-    fn end(&self) {
-        if self.shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
 }

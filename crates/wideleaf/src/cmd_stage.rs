@@ -2,14 +2,13 @@
 //! `wideleaf stage` and `wideleaf unstage`: aligned copies on huge pages in the
 //! place of programs and libraries.
 
+use crate::screen::Late;
 use crate::stdout::{printable_path, say, tell, write_json, write_out};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use serde_json::json;
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 use wideleaf_size::bytes;
 use wideleaf_stage::{Health, Listing, Request, Stage, apt_hook, drop_in, unit};
 use wideleaf_table::{Table, left, right};
@@ -127,22 +126,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         memory: args.memory,
         always: args.always,
     };
-    let start = Instant::now();
-    let mut shown = false;
+    let mut late = Late::new();
     let summary = stage.stage(&request, &mut |path| {
-        if start.elapsed() > Duration::from_secs(2) && std::io::stderr().is_terminal() {
-            let _ = write!(
-                std::io::stderr(),
-                "\r\x1b[Kcopying {}",
-                printable_path(path)
-            );
-            shown = true;
-        }
-    });
-    if shown {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
-    }
-    let summary = summary?;
+        late.show(|| format!("copying {}", printable_path(path)));
+    })?;
+    drop(late);
     if args.json {
         let mut value = serde_json::to_value(&summary)?;
         value["schema"] = json!("wideleaf-stage-1");

@@ -2,13 +2,12 @@
 //! `wideleaf top`: the figures of `ps`, live.
 
 use crate::procset::{Choice, MachineArgs, Machinery};
+use crate::stdout;
 use crate::top_app::{Action, App, Info, Row, Snapshot, TextMap};
 use crate::top_signals::Signals;
 use crate::top_view::draw;
 use anyhow::{Context, Result, bail};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{Clear, ClearType};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -42,7 +41,7 @@ struct Request {
 
 /// Runs `wideleaf top`.
 pub fn run(args: Args) -> Result<ExitCode> {
-    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+    if !stdout::is_terminal() || !std::io::stdin().is_terminal() {
         bail!("top needs a terminal; `wideleaf ps` prints the same once");
     }
     let machine = Machinery::new(&args.machine)?;
@@ -71,8 +70,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 /// Takes the terminal and clears it, which a screen that was left as it is by
 /// somebody else needs.
 fn set_up() -> Result<ratatui::DefaultTerminal> {
-    let terminal = ratatui::try_init().context("cannot set up the terminal")?;
-    execute!(std::io::stdout(), Clear(ClearType::All))?;
+    let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
+    terminal.clear()?;
     Ok(terminal)
 }
 

@@ -2,11 +2,13 @@
 //! Draws the events of all work: a live line on a terminal, plain lines at milestones elsewhere.
 //! Both go to standard error; what is printed meanwhile goes to standard output above the line.
 
+mod late;
 mod rows;
 
 use crate::stdout::{tell, write_bytes};
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+pub use late::Late;
 use rows::Rows;
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard};

@@ -3,9 +3,12 @@
 //! full or nobody reads on, and nothing that a file or a process is called
 //! controls the terminal.
 
+// What clippy.toml keeps from all others.
+#![allow(clippy::disallowed_methods)]
+
 use anyhow::{Context, Result};
 use serde::Serialize;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use wideleaf_procmap::{deceives, hex, lossy, printable};
@@ -52,6 +55,11 @@ fn written(result: std::io::Result<()>, mut out: impl Write) -> Result<()> {
             .and_then(|()| out.write_all(b"\n"))
             .and_then(|()| out.flush()),
     )
+}
+
+/// Whether somebody looks at standard output as it is written.
+pub fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
 }
 
 /// A path for people to read, harmless to a terminal.

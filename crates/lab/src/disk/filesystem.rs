@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The file systems that a disk can have, and what makes them.
 
-use crate::host::tools;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -53,7 +52,7 @@ impl Filesystem {
             Self::Xfs => ("mkfs.xfs", "xfsprogs"),
             Self::Ext4 => ("mke2fs", "e2fsprogs"),
         };
-        tools::in_path(program).with_context(|| {
+        wideleaf_tool::find(program).with_context(|| {
             format!("{program} is missing: install it with 'apt install {package}'")
         })
     }

@@ -8,7 +8,6 @@
 //! Blocks are 4K, which every base page size can mount.
 
 use crate::disk::filesystem::Filesystem;
-use crate::host::tools;
 use crate::vm::scratch::{Scratch, Tethered};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
@@ -85,7 +84,7 @@ impl Image {
         let mut content = Vec::new();
         stubs::write(&mut content, self.arch, 4096)?;
         let head: String = content[..64].iter().map(|b| format!("{b:02x}")).collect();
-        let version = tools::output(mkfs, &["-V"])?;
+        let version = wideleaf_tool::said(mkfs, &["-V"])?;
         Ok(Key::new()
             .field("layout", LAYOUT)
             .field("filesystem", self.filesystem.name())

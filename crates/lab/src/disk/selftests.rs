@@ -4,7 +4,6 @@
 
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image;
-use crate::host::tools;
 use crate::vm::scratch::Scratch;
 use anyhow::Result;
 use std::fs;
@@ -50,7 +49,7 @@ pub fn ensure(base: Base, arch: Arch, cache: &Cache, observer: &dyn Observer) ->
 
 fn disk_with(tests: &Path, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
     let mkfs = Filesystem::Xfs.mkfs()?;
-    let version = tools::output(&mkfs, &["-V"])?;
+    let version = wideleaf_tool::said(&mkfs, &["-V"])?;
     let key = Key::new()
         .field("layout", LAYOUT)
         .field("mkfs", version.trim())

@@ -17,16 +17,15 @@
 use crate::disk::aligned::align_all;
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image;
-use crate::host::tools;
 use crate::vm::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
+use wideleaf_debian::Packages;
 use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::Arch;
-use wideleaf_kbuild::packages::{self, Packages};
 
 /// What is wanted of Debian; apt adds what these depend on.
 const PACKAGES: &[&str] = &[
@@ -91,10 +90,10 @@ impl Makers {
         let compiler = format!("{}gcc", wideleaf_kbuild::cross(userland.arch));
         Ok(Self {
             mkfs: userland.filesystem.mkfs()?,
-            compiler: tools::in_path(&compiler).with_context(|| {
+            compiler: wideleaf_tool::find(&compiler).with_context(|| {
                 format!("{compiler} is missing: 'scripts/deps lab' installs it")
             })?,
-            linker: tools::in_path("ld.lld")
+            linker: wideleaf_tool::find("ld.lld")
                 .context("ld.lld is missing: install it with 'apt install lld'")?,
         })
     }
@@ -102,7 +101,7 @@ impl Makers {
     /// What they say they are.
     fn versions(&self) -> Result<String> {
         let first = |program: &Path, option| {
-            let text = tools::output(program, &[option])?;
+            let text = wideleaf_tool::said(program, &[option])?;
             anyhow::Ok(text.lines().next().unwrap_or_default().to_string())
         };
         Ok([
@@ -182,7 +181,7 @@ impl Userland {
             sources: scratch.join("sources"),
             loader: root.join(interpreter(self.arch).trim_start_matches('/')),
             ours: root.join(OURS),
-            libraries: packages::libraries(&root, self.arch),
+            libraries: wideleaf_debian::libraries(&root, self.arch),
         };
         builder.build()?;
         for folder in UNUSED {
@@ -306,7 +305,7 @@ impl Builder<'_> {
 
     /// arm64's atomics out of line are there.
     fn libgcc(&self) -> Result<String> {
-        let path = tools::output(&self.makers.compiler, &["-print-libgcc-file-name"])?;
+        let path = wideleaf_tool::said(&self.makers.compiler, &["-print-libgcc-file-name"])?;
         Ok(path.trim().to_string())
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Finds a QEMU that can run the lab's guests.
 
-use crate::host::tools::{in_path, output};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use wideleaf_kbuild::Arch;
+use wideleaf_tool::{find, said};
 
 /// The oldest QEMU whose plugin API (version 4) has what our plugin uses.
 const QEMU_AT_LEAST: (u32, u32) = (10, 0);
@@ -32,7 +32,7 @@ impl Qemu {
     /// Finds QEMU for `arch` in `PATH` and makes sure that it will do.
     pub fn find(arch: Arch) -> Result<Self> {
         let (program, package, _) = qemu_for(arch);
-        let path = in_path(program).with_context(|| {
+        let path = find(program).with_context(|| {
             format!("{program} is missing: install it with 'apt install {package}'")
         })?;
         Self::probe(&path, arch)
@@ -43,7 +43,7 @@ impl Qemu {
     pub fn probe(path: &Path, arch: Arch) -> Result<Self> {
         let (_, package, machine) = qemu_for(arch);
         let name = path.display();
-        let text = output(path, &["--version"])?;
+        let text = said(path, &["--version"])?;
         let version = parse_version(&text).with_context(|| {
             let first = text.lines().next().unwrap_or_default();
             format!("{name}: cannot tell its version from '{first}'")
@@ -56,7 +56,7 @@ impl Qemu {
                 version.1
             );
         }
-        if !output(path, &["-d", "help"])?
+        if !said(path, &["-d", "help"])?
             .lines()
             .any(|line| line.split_whitespace().next() == Some("plugin"))
         {
@@ -65,7 +65,7 @@ impl Qemu {
                  {package}, or configure QEMU with --enable-plugins"
             );
         }
-        if !output(path, &["-M", "help"])?
+        if !said(path, &["-M", "help"])?
             .lines()
             .any(|line| line.split_whitespace().next() == Some(machine))
         {

@@ -3,9 +3,8 @@
 //! the CPU.
 
 use super::plan::{Block, Key, Target, Why};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::screen::Late;
 use std::collections::HashSet;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use wideleaf_collapse::{Other, Refusal, headroom, spare};
@@ -14,8 +13,6 @@ use wideleaf_collapse::{Other, Refusal, headroom, spare};
 const TRIES: u32 = 4;
 /// Time for whoever keeps them busy.
 const BUSY: Duration = Duration::from_millis(10);
-/// What takes longer shows a line of progress.
-const SILENT: Duration = Duration::from_secs(2);
 /// Blocks that stay free after one was taken.
 const RESERVE: u64 = 2;
 
@@ -73,7 +70,8 @@ impl Budget {
 /// Works through all targets. Killed at any point it leaves nothing undone: a
 /// block is collapsed or not.
 pub fn act(targets: &mut [Target], budget: &mut Budget) {
-    let mut progress = Progress::new(targets.iter().map(|t| t.blocks.len() as u64).sum());
+    let total: usize = targets.iter().map(|target| target.blocks.len()).sum();
+    let (mut late, mut done) = (Late::new(), 0);
     for target in targets {
         let blocks = std::mem::take(&mut target.blocks);
         let pid = target.before.pid;
@@ -91,7 +89,8 @@ pub fn act(targets: &mut [Target], budget: &mut Budget) {
                 }
                 target.leave(block.address, block.address + budget.pmd, why, &block.name);
             }
-            progress.step();
+            done += 1;
+            late.show(|| format!("{done} of {total} blocks"));
         }
     }
 }
@@ -122,46 +121,6 @@ fn one(other: &Other, pid: u32, block: &Block, budget: &mut Budget) -> Option<Wh
             }
             Err(refusal) if refusal.passes() && tries < TRIES => std::thread::sleep(BUSY.max(took)),
             Err(refusal) => return Some(Why::Refused(refusal)),
-        }
-    }
-}
-
-/// A bar on a terminal, if it takes long.
-struct Progress {
-    start: Instant,
-    total: u64,
-    done: u64,
-    bar: Option<ProgressBar>,
-}
-
-impl Progress {
-    fn new(total: u64) -> Self {
-        Self {
-            start: Instant::now(),
-            total,
-            done: 0,
-            bar: None,
-        }
-    }
-
-    fn step(&mut self) {
-        self.done += 1;
-        if self.bar.is_none() && self.start.elapsed() > SILENT && std::io::stderr().is_terminal() {
-            let style = ProgressStyle::with_template("{bar:30} {pos}/{len} blocks ({elapsed})");
-            let bar = ProgressBar::new(self.total);
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            self.bar = Some(bar);
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.done);
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
         }
     }
 }

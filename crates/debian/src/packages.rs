@@ -6,13 +6,14 @@
 //! is installed, and root is not needed.
 
 use crate::apt::{self, Lists};
-use crate::{Arch, tool};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use wideleaf_arch::Arch;
 use wideleaf_cache::{Cache, Key};
 use wideleaf_events::{Event, Observer};
+use wideleaf_tool as tool;
 
 /// The cache's kind of entry that holds packages.
 const KIND: &str = "packages";

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Asks apt for Debian's kernel source packages, and for those of a guest's
-//! user land.
+//! Asks apt for versions and files of packages.
 //!
-//! Two sets of lists are asked: the system's own, which offer the durable
-//! base on Debian 12 and 13, and private ones in the cache folder, for what
-//! the system's do not offer. apt checks the signatures of both; neither needs
+//! Two sets of lists are asked: the system's own, and private ones in the cache
+//! folder for what the system's do not offer. apt checks the signatures of both; neither needs
 //! root, and the system's configuration and lists stay as they are.
 
-use crate::{Arch, Base, tool};
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
+use wideleaf_arch::Arch;
+use wideleaf_tool as tool;
 
 /// Private lists older than this are fetched again.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
@@ -20,57 +19,49 @@ const FRESH: Duration = Duration::from_secs(24 * 3600);
 /// Where Debian's archive keys are installed.
 const KEYRINGS: &str = "/usr/share/keyrings";
 
-const MAIN: &str = "http://deb.debian.org/debian";
-const SECURITY: &str = "http://deb.debian.org/debian-security";
-
-/// The places in Debian's archive that carry a base: address and suite. 6.12
-/// is in trixie itself, but the security suites have every version of it and
-/// lists of 300 kB instead of 10 MB; 7.3 is a backport until its successor
-/// replaces it.
-const fn suites(base: Base) -> &'static [(&'static str, &'static str)] {
-    match base {
-        Base::V6_12 => &[
-            (SECURITY, "bookworm-security"),
-            (SECURITY, "trixie-security"),
-        ],
-        Base::V7_3 => &[(MAIN, "trixie-backports")],
-    }
-}
+/// Debian's main archive.
+pub const MAIN: &str = "http://deb.debian.org/debian";
+/// The archive of security updates.
+pub const SECURITY: &str = "http://deb.debian.org/debian-security";
 
 /// The suite of the guest's user land: one for hosts of all releases, so that
 /// all run the same programs.
-pub(crate) const USERLAND: &str = "trixie";
+pub const USERLAND: &str = "trixie";
+
+/// A place in an archive: its address and its name there.
+pub type Suite = (&'static str, &'static str);
 
 /// Which lists to ask.
 #[derive(Clone, Debug)]
-pub(crate) enum Lists {
+pub enum Lists {
+    /// The system's own.
     System,
+    /// Lists of our own.
     Private(Private),
 }
 
 /// Lists of our own.
 #[derive(Clone, Debug)]
-pub(crate) struct Private {
+pub struct Private {
     dir: PathBuf,
-    /// Address and suite of each source.
-    suites: &'static [(&'static str, &'static str)],
+    suites: &'static [Suite],
     /// An architecture to which nothing is installed: apt then resolves as
     /// for an empty machine of that kind. `None`: the host as it is.
     bare: Option<Arch>,
 }
 
 impl Lists {
-    /// The private lists for `base` below the cache folder `root`.
-    pub(crate) fn private(root: &Path, base: Base) -> Self {
+    /// Private lists of these suites, kept as `name` below the cache folder `root`.
+    pub fn private(root: &Path, name: &str, suites: &'static [Suite]) -> Self {
         Self::Private(Private {
-            dir: root.join("apt").join(base.name()),
-            suites: suites(base),
+            dir: root.join("apt").join(name),
+            suites,
             bare: None,
         })
     }
 
     /// The lists of a user land of `arch`.
-    pub(crate) fn userland(root: &Path, arch: Arch) -> Self {
+    pub fn userland(root: &Path, arch: Arch) -> Self {
         Self::Private(Private {
             dir: root.join("apt").join(format!("{USERLAND}-{arch}")),
             suites: &[(MAIN, USERLAND)],
@@ -80,7 +71,11 @@ impl Lists {
 
     /// Fetches private lists if they are missing or older than a day, or if
     /// `force` is set.
-    pub(crate) fn update(&self, force: bool) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If apt cannot get them, or Debian's keys are missing.
+    pub fn update(&self, force: bool) -> Result<()> {
         let Self::Private(Private { dir, suites, .. }) = self else {
             return Ok(());
         };
@@ -113,17 +108,17 @@ impl Lists {
     }
 
     /// The version that these lists offer, if they offer one.
-    pub(crate) fn candidate(&self, base: Base) -> Result<Option<String>> {
+    pub fn candidate(&self, package: &str) -> Result<Option<String>> {
         if matches!(self, Self::Private(lists) if !lists.dir.join("updated").exists()) {
             return Ok(None);
         }
-        let policy = tool::stdout(self.apt("apt-cache").args(["policy", &base.package()]))?;
+        let policy = tool::stdout(self.apt("apt-cache").args(["policy", package]))?;
         Ok(parse_candidate(&policy))
     }
 
     /// Downloads the package into the folder `into`.
-    pub(crate) fn download(&self, base: Base, version: &str, into: &Path) -> Result<PathBuf> {
-        let package = format!("{}={version}", base.package());
+    pub fn download(&self, package: &str, version: &str, into: &Path) -> Result<PathBuf> {
+        let package = format!("{package}={version}");
         let mut get = self.apt("apt-get");
         get.current_dir(into).args(["-q", "download", &package]);
         run(&mut get)?;
@@ -135,7 +130,7 @@ impl Lists {
 
     /// The files that installing `packages` on an empty machine takes, as apt
     /// resolves it: `libc6_2.41-12+deb13u4_arm64.deb`. In order of name.
-    pub(crate) fn resolve(&self, packages: &[&str]) -> Result<Vec<String>> {
+    pub fn resolve(&self, packages: &[&str]) -> Result<Vec<String>> {
         let mut install = self.install(packages);
         install.arg("--print-uris");
         let mut files: Vec<_> = tool::stdout(&mut install)?
@@ -157,7 +152,7 @@ impl Lists {
     }
 
     /// Downloads what [`Lists::resolve`] names into the folder `into`.
-    pub(crate) fn download_all(&self, packages: &[&str], into: &Path) -> Result<()> {
+    pub fn download_all(&self, packages: &[&str], into: &Path) -> Result<()> {
         // Without it apt keeps no partial files, and refuses to begin.
         fs::create_dir_all(into.join("partial"))?;
         let mut install = self.install(packages);
@@ -241,17 +236,17 @@ fn is_fresh(stamp: &Path) -> bool {
 }
 
 /// As Debian names an architecture.
-pub(crate) const fn debian_name(arch: Arch) -> &'static str {
+const fn debian_name(arch: Arch) -> &'static str {
     match arch {
         Arch::Arm64 => "arm64",
         Arch::X86_64 => "amd64",
     }
 }
 
-fn sources(suites: &[(&str, &str)], keyrings: &[PathBuf]) -> String {
+fn sources(suites: &[Suite], keyrings: &[PathBuf]) -> String {
     let keys: Vec<_> = keyrings.iter().map(|k| k.display().to_string()).collect();
     let options = format!("[signed-by={} target=Packages]", keys.join(","));
-    let line = |(uri, suite): &(&str, &str)| format!("deb {options} {uri} {suite} main\n");
+    let line = |(uri, suite): &Suite| format!("deb {options} {uri} {suite} main\n");
     suites.iter().map(line).collect()
 }
 
@@ -293,7 +288,7 @@ fn parse_candidate(policy: &str) -> Option<String> {
 }
 
 /// The newest of `versions` by Debian's order.
-pub(crate) fn newest(versions: impl IntoIterator<Item = String>) -> Result<Option<String>> {
+pub fn newest(versions: impl IntoIterator<Item = String>) -> Result<Option<String>> {
     let mut best: Option<String> = None;
     for version in versions {
         let newer = match &best {
@@ -325,13 +320,12 @@ mod tests {
 
     #[test]
     fn every_suite_is_signed_by_debians_keys() {
-        for &base in Base::ALL {
-            let text = sources(suites(base), &["/k/a.gpg".into(), "/k/b.gpg".into()]);
-            assert!(!text.is_empty());
-            for line in text.lines() {
-                assert!(line.contains("signed-by=/k/a.gpg,/k/b.gpg"), "{line}");
-                assert!(!line.contains("trusted"), "{line}");
-            }
+        let suites = [(MAIN, "trixie"), (SECURITY, "trixie-security")];
+        let text = sources(&suites, &["/k/a.gpg".into(), "/k/b.gpg".into()]);
+        assert_eq!(text.lines().count(), suites.len());
+        for line in text.lines() {
+            assert!(line.contains("signed-by=/k/a.gpg,/k/b.gpg"), "{line}");
+            assert!(!line.contains("trusted"), "{line}");
         }
     }
 
