@@ -23,6 +23,7 @@ fn options() -> Options {
         leaf: LEAF,
         force: false,
         always: true,
+        strippable: false,
         only_gaining: false,
         dry_run: false,
         note: true,
@@ -238,6 +239,36 @@ fn a_base_that_is_no_multiple_of_the_leaf_moves_the_headers_with_their_segment()
     assert_eq!(first.address + (phoff - first.offset), 0x0804_8000 + 52);
     // A static program's C library finds them from its own header in memory.
     assert_eq!(new[first.offset as usize..][..52], bytes[..52]);
+    // GNU strip writes headers to the start of the file, and the segment after them.
+    let dir = tempfile::tempdir().unwrap();
+    let careful = Options {
+        strippable: true,
+        ..options()
+    };
+    let refusal = aligned(dir.path(), &bytes, &careful).unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::HeadersMove { leaf: LEAF }),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_base_that_loaders_do_not_keep_is_refused() {
+    let programs = || {
+        vec![
+            load(R | X, 0, 0x1_0000, 0x50_0000, 0x1_0000),
+            load(R | W, 0x51_0000, 0x52_0000, 0x500, 0x1_0000),
+        ]
+    };
+    let image = |kind| fill(Image::new(true, false, kind, programs()).bytes(), 0x200);
+    let dir = tempfile::tempdir().unwrap();
+    let refusal = aligned(dir.path(), &image(ET_DYN), &options()).unwrap_err();
+    let base = Refusal::Base {
+        base: 0x1_0000,
+        leaf: LEAF,
+    };
+    assert_eq!(refusal.to_string(), base.to_string());
+    check(&image(ET_EXEC), &PAGES);
 }
 
 #[test]
@@ -257,7 +288,7 @@ fn segments_without_bytes_and_out_of_order_are_congruent_too() {
         load(R | X, 0x0, 0xa0_1000, 0x3f00, 0x1000),
     ];
     check(
-        &fill(Image::new(true, false, ET_DYN, programs).bytes(), 0x200),
+        &fill(Image::new(true, false, ET_EXEC, programs).bytes(), 0x200),
         &PAGES,
     );
 }
