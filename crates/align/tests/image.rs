@@ -268,7 +268,7 @@ fn a_base_that_loaders_do_not_keep_is_refused() {
         leaf: LEAF,
     };
     assert_eq!(refusal.to_string(), base.to_string());
-    check(&image(ET_EXEC), &PAGES);
+    check(&image(ET_EXEC), &[4096]);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn what_cannot_be_aligned_is_refused_and_nothing_is_written() {
     let overlap: Vec<Program> = (0..50)
         .map(|i| load(R, 0x1000, 0x10_1000 + i * 0x10_1000, 0x10_0000, 0x1000))
         .collect();
-    let overlap = Image::new(true, false, ET_DYN, overlap);
+    let overlap = Image::new(true, false, ET_EXEC, overlap);
     let mut packed = Image::new(true, false, ET_DYN, vec![load(R, 0, 0, 0x300, 0x1000)]).bytes();
     packed[0x7c..0x80].copy_from_slice(b"UPX!");
     let object = Image::new(true, false, 1, vec![]);
@@ -331,7 +331,7 @@ fn what_cannot_be_aligned_is_refused_and_nothing_is_written() {
 fn a_file_that_was_changed_or_stripped_of_its_note_is_not_restored() {
     let dir = tempfile::tempdir().unwrap();
     let programs = vec![load(R | X, 0, 0x1000, 0x5000, 0x1000)];
-    let bytes = fill(Image::new(true, false, ET_DYN, programs).bytes(), 0x100);
+    let bytes = fill(Image::new(true, false, ET_EXEC, programs).bytes(), 0x100);
     let new = aligned(dir.path(), &bytes, &options()).unwrap();
     let restored = |bytes: &[u8]| {
         let path = dir.path().join("x");
@@ -390,6 +390,8 @@ fn arbitrary() -> impl Strategy<Value = (Image, u64)> {
             for (size, pages, gap, extra) in segments {
                 offset += gap * 0x123;
                 let size = if offset == 0 { size + 0x400 } else { size };
+                // What loaders put at a multiple of p_align is linked to one: 0.
+                let pages = if programs.is_empty() && !fixed { 0 } else { pages };
                 // The next page with the offset's place in it.
                 address = (address + pages * page).next_multiple_of(page) + offset % page;
                 let mut program = load(R | X, offset, address, size, page);
