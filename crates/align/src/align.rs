@@ -29,6 +29,9 @@ pub struct Options {
     pub leaf: u64,
     /// Align setuid and signed files and such with appended data, too.
     pub force: bool,
+    /// Refuse files that strip and objcopy would damage afterwards: those whose
+    /// headers have to move. Loaders do not mind.
+    pub strippable: bool,
     /// Rewrite files whose text the leaf can map already, too.
     pub always: bool,
     /// Leave files alone whose text gains no leaf by it.
@@ -210,6 +213,9 @@ pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, R
         report.status = Status::NoGain;
         report.usable_after = report.usable_before;
         return copy_if_asked(&original, target, options, report);
+    }
+    if options.strippable && elf.headers_would_move(plan.leaf) {
+        return Err(Refusal::HeadersMove { leaf: plan.leaf });
     }
     report.status = Status::Aligned;
     report.huge_after = plan.blocks(bytes, LEAF_2M);

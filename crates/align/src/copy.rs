@@ -107,6 +107,7 @@ mod tests {
             leaf: LEAF,
             force: false,
             always: true,
+            strippable: false,
             only_gaining: false,
             dry_run: false,
             note: false,

@@ -88,7 +88,7 @@ pub struct Plan {
 /// Whether every segment is congruent at the leaf and asks for it.
 pub fn is_aligned(elf: &Elf, leaf: u64) -> bool {
     let good = |s: &Segment| s.congruence().holds(leaf) && s.align >= leaf;
-    elf.segments.iter().all(good)
+    elf.odd_base(leaf) == 0 && elf.segments.iter().all(good)
 }
 
 /// The largest page, of those the machine can have, that a kernel could map
@@ -128,6 +128,10 @@ pub fn plan(file: &[u8], elf: &Elf, leaf: u64, force: bool) -> Result<Plan, Refu
     }
     let asked = elf.segments.iter().map(|s| s.align).max().unwrap_or(0);
     let leaf = leaf.max(asked);
+    match elf.odd_base(leaf) {
+        0 => {}
+        base => return Err(Refusal::Base { base, leaf }),
+    }
     let page = largest_page(elf);
     let runs = runs(file, elf, &before, leaf, page)?;
     let mut plan = Plan {

@@ -35,6 +35,28 @@ pub enum Refusal {
         /// `p_offset`
         offset: u64,
     },
+    /// Whatever its offsets are, they would not fit where it is loaded.
+    #[error(
+        "its first segment is at {base:#x}, which is no multiple of {}: kernel and ld.so load it at \
+         one all the same, so that addresses and offsets that are congruent in the file are not in \
+         memory; link it to a multiple", short(*leaf)
+    )]
+    Base {
+        /// Address of the first segment.
+        base: u64,
+        /// The leaf in bytes.
+        leaf: u64,
+    },
+    /// The headers would be elsewhere than at the start of the file.
+    #[error(
+        "its base is no multiple of {}, so that the program headers would have to leave the start of \
+         the file with their segment: loaders do not mind, but strip and objcopy would damage the \
+         file (--force aligns it all the same)", short(*leaf)
+    )]
+    HeadersMove {
+        /// The leaf in bytes.
+        leaf: u64,
+    },
     /// `p_align` asks for more than anything that can be had.
     #[error("segment {index}: p_align is {align:#x}, must be at most 1G")]
     Align {

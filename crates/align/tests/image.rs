@@ -23,6 +23,7 @@ fn options() -> Options {
         leaf: LEAF,
         force: false,
         always: true,
+        strippable: false,
         only_gaining: false,
         dry_run: false,
         note: true,
@@ -238,6 +239,36 @@ fn a_base_that_is_no_multiple_of_the_leaf_moves_the_headers_with_their_segment()
     assert_eq!(first.address + (phoff - first.offset), 0x0804_8000 + 52);
     // A static program's C library finds them from its own header in memory.
     assert_eq!(new[first.offset as usize..][..52], bytes[..52]);
+    // GNU strip writes headers to the start of the file, and the segment after them.
+    let dir = tempfile::tempdir().unwrap();
+    let careful = Options {
+        strippable: true,
+        ..options()
+    };
+    let refusal = aligned(dir.path(), &bytes, &careful).unwrap_err();
+    assert!(
+        matches!(refusal, Refusal::HeadersMove { leaf: LEAF }),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_base_that_loaders_do_not_keep_is_refused() {
+    let programs = || {
+        vec![
+            load(R | X, 0, 0x1_0000, 0x50_0000, 0x1_0000),
+            load(R | W, 0x51_0000, 0x52_0000, 0x500, 0x1_0000),
+        ]
+    };
+    let image = |kind| fill(Image::new(true, false, kind, programs()).bytes(), 0x200);
+    let dir = tempfile::tempdir().unwrap();
+    let refusal = aligned(dir.path(), &image(ET_DYN), &options()).unwrap_err();
+    let base = Refusal::Base {
+        base: 0x1_0000,
+        leaf: LEAF,
+    };
+    assert_eq!(refusal.to_string(), base.to_string());
+    check(&image(ET_EXEC), &[4096]);
 }
 
 #[test]
@@ -257,7 +288,7 @@ fn segments_without_bytes_and_out_of_order_are_congruent_too() {
         load(R | X, 0x0, 0xa0_1000, 0x3f00, 0x1000),
     ];
     check(
-        &fill(Image::new(true, false, ET_DYN, programs).bytes(), 0x200),
+        &fill(Image::new(true, false, ET_EXEC, programs).bytes(), 0x200),
         &PAGES,
     );
 }
@@ -270,7 +301,7 @@ fn what_cannot_be_aligned_is_refused_and_nothing_is_written() {
     let overlap: Vec<Program> = (0..50)
         .map(|i| load(R, 0x1000, 0x10_1000 + i * 0x10_1000, 0x10_0000, 0x1000))
         .collect();
-    let overlap = Image::new(true, false, ET_DYN, overlap);
+    let overlap = Image::new(true, false, ET_EXEC, overlap);
     let mut packed = Image::new(true, false, ET_DYN, vec![load(R, 0, 0, 0x300, 0x1000)]).bytes();
     packed[0x7c..0x80].copy_from_slice(b"UPX!");
     let object = Image::new(true, false, 1, vec![]);
@@ -300,7 +331,7 @@ fn what_cannot_be_aligned_is_refused_and_nothing_is_written() {
 fn a_file_that_was_changed_or_stripped_of_its_note_is_not_restored() {
     let dir = tempfile::tempdir().unwrap();
     let programs = vec![load(R | X, 0, 0x1000, 0x5000, 0x1000)];
-    let bytes = fill(Image::new(true, false, ET_DYN, programs).bytes(), 0x100);
+    let bytes = fill(Image::new(true, false, ET_EXEC, programs).bytes(), 0x100);
     let new = aligned(dir.path(), &bytes, &options()).unwrap();
     let restored = |bytes: &[u8]| {
         let path = dir.path().join("x");
@@ -359,6 +390,8 @@ fn arbitrary() -> impl Strategy<Value = (Image, u64)> {
             for (size, pages, gap, extra) in segments {
                 offset += gap * 0x123;
                 let size = if offset == 0 { size + 0x400 } else { size };
+                // What loaders put at a multiple of p_align is linked to one: 0.
+                let pages = if programs.is_empty() && !fixed { 0 } else { pages };
                 // The next page with the offset's place in it.
                 address = (address + pages * page).next_multiple_of(page) + offset % page;
                 let mut program = load(R | X, offset, address, size, page);

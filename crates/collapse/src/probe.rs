@@ -34,7 +34,13 @@ pub fn probe_shared_memory(pmd: u64) -> Result<(), Refusal> {
 }
 
 fn map_and_collapse(file: &File, pmd: u64, flags: MapFlags) -> Result<(), Refusal> {
-    Blocks::map(file, 0, pmd, pmd, flags)?.collapse()
+    let blocks = Blocks::map(file, 0, pmd, pmd, flags)?;
+    // 6.1 refuses a block of which no page was mapped yet. Behind the end of a file there is
+    // none to be touched.
+    if file.metadata().is_ok_and(|metadata| metadata.len() >= pmd) {
+        blocks.touch();
+    }
+    blocks.collapse()
 }
 
 #[cfg(test)]

@@ -28,7 +28,9 @@ const ALL: [LinkerName; 4] = [
 /// or nothing that a linker could do.
 pub fn fix(elf: &Elf, verdict: &Verdict) -> Option<Fix> {
     let align = match verdict.cause {
-        Cause::MaxPageSize | Cause::PageShift | Cause::Base | Cause::NotCongruent => true,
+        Cause::MaxPageSize | Cause::PageShift | Cause::Base | Cause::NotCongruent => {
+            elf.odd_base(verdict.target) == 0
+        }
         Cause::Straddles | Cause::SeparateCode => false,
         _ => return None,
     };

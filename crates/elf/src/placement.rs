@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where pristine loaders put a file, modulo a leaf.
 
-use crate::{Class, Elf, Kind, Segment};
+use crate::{Class, Elf, Kind, LEAF_2M, Segment, align_down};
 use serde::Serialize;
+use std::borrow::Cow;
+
+/// The smallest page that a loader rounds addresses to.
+const MIN_PAGE: u64 = 4096;
 
 /// What decides the address a file is loaded at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +65,43 @@ impl Elf {
             return Placement::ByMmap(pmd);
         }
         Placement::AnyPage(page)
+    }
+
+    /// The file with the addresses that count for leaves. Kernel and ld.so put
+    /// the first segment of a position-independent file at a multiple of
+    /// `p_align`, whatever address it is linked to: fs/binfmt_elf.c lowers the
+    /// load bias by that address, glibc aligns the place of the first mapping.
+    pub fn as_loaded(&self) -> Cow<'_, Elf> {
+        let base = self.odd_base(LEAF_2M);
+        if base == 0 {
+            return Cow::Borrowed(self);
+        }
+        let mut loaded = self.clone();
+        for segment in &mut loaded.segments {
+            segment.address = segment.address.wrapping_sub(base);
+        }
+        Cow::Owned(loaded)
+    }
+
+    /// The address that a position-independent file is linked to, if that is no
+    /// multiple of `leaf`; else 0.
+    pub fn odd_base(&self, leaf: u64) -> u64 {
+        if self.kind == Kind::PositionDependent {
+            return 0;
+        }
+        let first = self.segments.iter().map(|s| s.address).min();
+        match align_down(first.unwrap_or(0), MIN_PAGE) {
+            base if base.is_multiple_of(leaf) => 0,
+            base => base,
+        }
+    }
+
+    /// Whether the headers, which the first segment holds, are at an offset that
+    /// is not congruent with their address at `leaf`: to make it so they would
+    /// have to leave the start of the file.
+    pub fn headers_would_move(&self, leaf: u64) -> bool {
+        let first = self.segments.iter().find(|s| s.file_size > 0);
+        first.is_some_and(|s| align_down(s.offset, MIN_PAGE) == 0 && s.shift() & (leaf - 1) != 0)
     }
 
     /// The largest `p_align`, 0 if there is none.

@@ -116,6 +116,7 @@ impl FileVerdict {
 
 /// Judges every segment of a file.
 pub fn judge(elf: &Elf) -> FileVerdict {
+    let elf = &*elf.as_loaded();
     let segments: Vec<Verdict> = (0..elf.segments.len())
         .map(|position| judge_segment(elf, position))
         .collect();

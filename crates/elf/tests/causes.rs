@@ -8,7 +8,8 @@ use common::image::{ET_DYN, ET_EXEC, Image, R, W, X, load};
 use std::path::Path;
 use std::process::Command;
 use wideleaf_elf::{
-    Cause, Elf, FileSource, FileSystem, FileVerdict, Kind, LinkerName, Packer, explain, fix, judge,
+    Cause, Elf, FileSource, FileSystem, FileVerdict, Kind, LEAF_2M, LinkerName, Packer, explain,
+    fix, judge,
 };
 
 const M: u64 = 1 << 20;
@@ -78,6 +79,29 @@ fn a_base_is_blamed_only_on_what_starts_with_the_file() {
         fix.flags.iter().all(|(_, f)| !f.contains("text-segment")),
         "{fix:?}"
     );
+}
+
+/// fs/binfmt_elf.c and glibc put the first segment at a multiple of p_align, not
+/// what would be address 0. Tried with lld's --image-base on Linux 6.18.
+#[test]
+fn a_base_that_loaders_do_not_keep_does_not_count() {
+    let judged = |shift: u64, align: u64| {
+        let programs = vec![
+            load(R, 0, 0x1_0000, 0x1000, align),
+            load(R | X, 0x1000, 0x1_1000 + shift, 5 << 20, align),
+        ];
+        let mut image = Image::new(true, false, ET_DYN, programs);
+        image.machine = 183;
+        let (elf, verdict) = read(&image.bytes());
+        let align = fix(&elf, &verdict.segments[1]).is_some_and(|fix| fix.align);
+        (verdict.segments[1].cause, verdict.usable, align)
+    };
+    // As Go links for arm64: only p_align is in the way, and align cannot help.
+    assert_eq!(judged(0, 0x1_0000), (Cause::MaxPageSize, 0, false));
+    assert_eq!(judged(0, LEAF_2M), (Cause::Good, 4 << 20, false));
+    // Congruent in the file only.
+    let (cause, usable, align) = judged(LEAF_2M - 0x1_0000, LEAF_2M);
+    assert_eq!((cause, usable, align), (Cause::NotCongruent, 0, false));
 }
 
 #[test]

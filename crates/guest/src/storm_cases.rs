@@ -4,7 +4,7 @@
 use crate::protocol::StormReport;
 use crate::storm_crew::{Crew, hang};
 use crate::storm_page::{PIECE, Piece};
-use crate::storm_probe::{FAULTED, call};
+use crate::storm_probe::call;
 use crate::storm_stage::{BLOCK, Buffer, Count, Stage, map_text, text};
 use anyhow::{Context, Result, bail, ensure};
 use nix::errno::Errno;
@@ -84,20 +84,7 @@ fn execute(stage: &Stage, start: u64, at: u64) -> Result<()> {
         file: FILE,
         number: (at / PIECE) as u32,
     };
-    let id = call(start + at);
-    ensure!(
-        id == FAULTED || id == piece.id(),
-        "{piece}: executing it gives {id:#x}"
-    );
-    stage.count(
-        if id == FAULTED {
-            Count::Holes
-        } else {
-            Count::Executed
-        },
-        1,
-    );
-    Ok(())
+    stage.executed(piece, call(start + at))
 }
 
 fn advise(start: u64, len: u64, advice: i32) -> bool {

@@ -146,12 +146,12 @@ mod tests {
         // SAFETY: as above; the last piece goes away.
         unsafe { libc::munmap(map.wrapping_byte_add(2 * PIECE as usize), PIECE as usize) };
         let at = map as u64;
-        assert_eq!(call(at), piece.id());
-        assert_eq!(load(at + 16), piece.word(5));
+        assert_eq!(call(at), piece.returned());
+        assert_eq!(load(at + 24), piece.word(5));
         assert_eq!(call(at + PIECE), FAULTED);
         assert_eq!(load(at + PIECE), 0);
         assert_eq!(call(at + 2 * PIECE), FAULTED);
         assert_eq!(load(at + 2 * PIECE), FAULTED);
-        assert_eq!(call(at), piece.id());
+        assert_eq!(call(at), piece.returned());
     }
 }

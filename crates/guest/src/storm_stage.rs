@@ -2,7 +2,8 @@
 //! What all of a storm's crew know: files, memory, counts, the time.
 
 use crate::protocol::{StormOptions, StormReport};
-use crate::storm_page::{PIECE, Piece};
+use crate::storm_page::{PIECE, Piece, of_returned};
+use crate::storm_probe::FAULTED;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use std::fs::{File, OpenOptions};
@@ -103,6 +104,20 @@ impl Stage {
     /// Counts something.
     pub fn count(&self, what: Count, by: u64) {
         self.counts[what as usize].fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Counts what executing `piece` returned: it must be that one, or a hole.
+    pub fn executed(&self, piece: Piece, returned: u64) -> Result<()> {
+        if returned == piece.returned() {
+            self.count(Count::Executed, 1);
+        } else if returned == FAULTED || piece.admits_returned(returned) {
+            self.count(Count::Holes, 1);
+        } else {
+            let other = of_returned(returned);
+            let other = other.map_or(format!("{returned:#x}"), |piece| piece.to_string());
+            bail!("{piece}: executing it gives {other}");
+        }
+        Ok(())
     }
 
     /// Keeps the largest.

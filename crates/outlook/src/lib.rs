@@ -104,14 +104,15 @@ pub fn outlook(elf: &Elf, file_size: u64, page: u64) -> Vec<Outlook> {
         enabled: true,
     };
     let not_loadable = elf.not_loadable(page);
+    let loaded = elf.as_loaded();
     let one = |kernel| {
         let placement = match kernel {
             Kernel::Patched => patched_placement(elf, &ground, page),
-            _ => elf.placement(page, pmd(page)),
+            _ => loaded.placement(page, pmd(page)),
         };
         let segments = match &not_loadable {
             Some(_) => &[],
-            None => &elf.segments[..],
+            None => &loaded.segments[..],
         };
         Outlook {
             kernel,
@@ -203,7 +204,7 @@ pub fn sum<'c>(parts: impl Iterator<Item = &'c Covered>) -> Vec<Covered> {
 /// The alignment that the patched kernel gives: its ELF loader for programs,
 /// its mmap for libraries that do not ask for one themselves.
 fn patched_placement(elf: &Elf, ground: &Ground, page: u64) -> Placement {
-    let pristine = elf.placement(page, pmd(page));
+    let pristine = elf.as_loaded().placement(page, pmd(page));
     let Some(first) = elf.segments.first() else {
         return pristine;
     };

@@ -368,6 +368,7 @@ fn options(dry_run: bool) -> Options {
         leaf: LEAF_2M,
         force: false,
         always: false,
+        strippable: false,
         only_gaining: false,
         dry_run,
         note: false,

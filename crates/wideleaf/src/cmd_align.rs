@@ -71,7 +71,8 @@ pub struct Args {
         requires = "in_place"
     )]
     hard_links: Links,
-    /// Align setuid and signed files and such with appended data, too
+    /// Align setuid and signed files, such with appended data and such that strip would
+    /// damage afterwards, too
     #[arg(short, long)]
     force: bool,
     /// Rewrite files whose text wide leaves can map already, too
@@ -138,6 +139,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let options = Options {
         leaf: args.leaf,
         force: args.force,
+        strippable: !args.force,
         always: args.always,
         only_gaining: args.only_gaining,
         dry_run: args.dry_run,

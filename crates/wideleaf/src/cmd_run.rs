@@ -17,7 +17,7 @@ use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use wideleaf_collapse::spare;
+use wideleaf_collapse::{headroom, spare};
 use wideleaf_size::bytes;
 use wideleaf_size::{parse, short};
 
@@ -54,7 +54,8 @@ pub struct Args {
     /// copy; may be repeated
     #[arg(long, value_name = "FILE")]
     with: Vec<OsString>,
-    /// Take no more memory than this [default: a quarter of what is free]
+    /// Take no more memory than this [default: a quarter of what is free, of the
+    /// machine and in its control groups]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     limit: Option<u64>,
     /// Say on standard error which means was taken and what it covers
@@ -118,6 +119,12 @@ fn widen(args: &Args) -> Result<String, String> {
     let possible: u64 = images.iter().map(Image::possible).sum();
     let text: u64 = images.iter().map(|i| i.verdict.text).sum();
     let free = spare("/proc".as_ref(), page, pmd).map_or(0, |s| s.bytes());
+    // Beyond it the kernel kills in the group, and not only what fills the copies.
+    let free = free.min(headroom(
+        "/proc".as_ref(),
+        "/sys/fs/cgroup".as_ref(),
+        std::process::id(),
+    ));
     let limit = args.limit.unwrap_or(free / 4).min(free);
     let means = match args.means.is_empty() {
         true => &USUAL[..],

@@ -208,6 +208,36 @@ fn setuid_files_need_force_and_stay_setuid() {
 }
 
 #[test]
+fn signatures_that_would_break_are_told_or_need_force() {
+    let dir = Dir::new();
+    let path = dir.file("libx.so", library());
+    let hmac = dir.file(".libx.so.hmac", "00");
+    let output = run(&["-i", "--json"], &[&path]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains(".libx.so.hmac fits the old bytes only"));
+    let said = json(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(
+        said["files"][0]["signatures_broken"][0],
+        hmac.to_str().unwrap()
+    );
+
+    let path = dir.file("signed", library());
+    let flags = rustix::fs::XattrFlags::empty();
+    if let Err(why) = rustix::fs::setxattr(&path, "security.ima", b"\x04\x04", flags) {
+        eprintln!("SKIPPED: cannot set security.ima: {why}");
+        return;
+    }
+    refused(
+        &["-i"],
+        &[&path],
+        "signed by its extended attribute security.ima",
+    );
+    assert!(fs::read(&path).unwrap() == library());
+    done(&["-i", "--force"], &[&path]);
+    assert_eq!(get_xattr(&path, "security.ima"), None);
+}
+
+#[test]
 fn what_it_would_do_is_told_without_doing_it() {
     let dir = Dir::new();
     let path = dir.file("libx.so", library());
@@ -398,6 +428,82 @@ fn killed_at_any_system_call_it_leaves_the_old_or_the_new_file_whole() {
     }
     assert!(seen_old > 20 && seen_new > 1, "{seen_old} {seen_new}");
     eprintln!("killed at {} places", seen_old + seen_new - 1);
+}
+
+/// The other ways to write: each file is one of the two that it may be, whatever the point,
+/// and nothing else is left.
+#[test]
+fn killed_at_any_system_call_every_way_of_writing_leaves_whole_files() {
+    let old = &library::library(0x5000)[..];
+    let first = Dir::new();
+    let path = first.file("a", old);
+    done(&["-i"], &[&path]);
+    let new = &fs::read(&path).unwrap()[..];
+    /// What is there before, the command, and what each file may be afterwards.
+    type Way<'a> = (&'a [u8], &'a [&'a str], &'a [&'a [u8]]);
+    let ways: [Way; 3] = [
+        (old, &["-o", "b", "a"], &[old]),
+        (new, &["--restore", "-i", "a"], &[old, new]),
+        (old, &["-i", "--hard-links", "all", "a", "b"], &[old, new]),
+    ];
+    for (before, args, may) in ways {
+        for stop in 0.. {
+            let dir = Dir::new();
+            let a = dir.file("a", before);
+            let b = dir.0.path().join("b");
+            let linked = args.contains(&"all");
+            if linked {
+                fs::hard_link(&a, &b).unwrap();
+            }
+            let mut command = wideleaf();
+            command.args(args).current_dir(dir.0.path());
+            command.stdout(std::process::Stdio::null());
+            let ended = killed_after(stop, &mut command);
+            let when = format!("{args:?} killed after {stop} calls");
+            assert!(may.contains(&&fs::read(&a).unwrap()[..]), "{when}");
+            match fs::read(&b) {
+                Ok(bytes) if linked => assert!(may.contains(&&bytes[..]), "{when}"),
+                Ok(bytes) => assert!(bytes == new, "{when}"),
+                Err(_) => assert!(!linked && !ended, "{when}"),
+            }
+            // Once more, and all is as if it had not been killed.
+            if !ended && args[0] != "--restore" {
+                let again = wideleaf().args(args).current_dir(dir.0.path()).output();
+                assert!(again.unwrap().status.success(), "{when}");
+                assert!(fs::read(&b).unwrap() == new, "{when}");
+            }
+            let others: Vec<String> = dir.names();
+            assert!(
+                others.iter().all(|n| n == "a" || n == "b"),
+                "{when}: {others:?}"
+            );
+            if ended {
+                assert!(stop > 30, "{when}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_in_use_is_replaced_and_goes_on() {
+    let dir = Dir::new();
+    let path = dir.0.path().join("sleep");
+    // By cp, as a file that was just written here may still be open for writing in a child of
+    // another test.
+    let copied = Command::new("cp").arg("/bin/sleep").arg(&path).status();
+    assert!(copied.unwrap().success());
+    let before = fs::read(&path).unwrap();
+    let mut running = Command::new(&path).arg("60").spawn().unwrap();
+    done(&["-i", "--always"], &[&path]);
+    assert!(fs::read(&path).unwrap() != before);
+    let exe = format!("/proc/{}/exe", running.id());
+    assert!(fs::read(&exe).unwrap() == before, "it has the old file");
+    assert!(running.try_wait().unwrap().is_none());
+    running.kill().unwrap();
+    running.wait().unwrap();
+    let output = Command::new(&path).arg("0").status().unwrap();
+    assert!(output.success(), "the new one runs");
 }
 
 fn set_xattr(path: &Path, name: &str, value: &[u8]) {

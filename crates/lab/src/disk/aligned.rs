@@ -15,6 +15,7 @@ fn options() -> Options {
         leaf: 2 << 20,
         force: false,
         always: false,
+        strippable: true,
         only_gaining: false,
         dry_run: false,
         note: false,

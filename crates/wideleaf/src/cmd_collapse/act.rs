@@ -124,3 +124,53 @@ fn one(other: &Other, pid: u32, block: &Block, budget: &mut Budget) -> Option<Wh
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+    const PMD: u64 = 2 << 20;
+
+    /// What a machine with this many free pieces of 2M and this many free pages
+    /// above the high watermark says of a block.
+    fn forbidden(pieces: u64, pages: u64, limit: u64) -> Option<Why> {
+        let proc = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: String| std::fs::write(proc.path().join(name), text).unwrap();
+        file(
+            "buddyinfo",
+            format!("Node 0, zone Normal 9 9 9 9 9 9 9 9 9 {pieces} 0\n"),
+        );
+        file(
+            "zoneinfo",
+            format!(
+                "Node 0, zone   Normal\n  pages free {}\n        high     100\n",
+                pages + 100
+            ),
+        );
+        let budget = Budget::new(limit, PAGE, PMD, proc.path().to_owned());
+        budget.forbids(1, &Key::Anonymous(1, 0))
+    }
+
+    #[test]
+    fn the_kernel_is_not_asked_for_what_it_would_have_to_reclaim() {
+        let block = PMD / PAGE;
+        // One block, and two that stay.
+        assert_eq!(forbidden(3, 3 * block, PMD), None);
+        assert_eq!(forbidden(2, 100 * block, PMD), Some(Why::NoMemory));
+        assert_eq!(forbidden(100, 3 * block - 1, PMD), Some(Why::NoMemory));
+        assert_eq!(forbidden(100, 100 * block, PMD - 1), Some(Why::Limit));
+    }
+
+    #[test]
+    fn a_block_that_another_process_made_is_mapped_whatever_is_left() {
+        let mut budget = Budget::new(PMD, PAGE, PMD, "/nowhere".into());
+        let key = Key::File("8:1".into(), 7, 0);
+        assert_eq!(budget.forbids(1, &key), Some(Why::NoMemory));
+        budget.took(key.clone());
+        budget.took(key.clone());
+        assert_eq!((budget.taken, budget.forbids(1, &key)), (PMD, None));
+        let other = Key::File("8:1".into(), 7, PMD);
+        assert_eq!(budget.forbids(1, &other), Some(Why::Limit));
+    }
+}

@@ -26,16 +26,19 @@ pub struct Blocks {
 
 /// The runs of one leaf size in all segments that leaves can map.
 pub fn runs(entry: &Entry, leaf: u64) -> Vec<Blocks> {
-    let placement = entry.elf.placement(PAGE, LEAF_2M);
-    let segments = entry.elf.segments.iter();
+    let loaded = entry.elf.as_loaded();
+    let placement = loaded.placement(PAGE, LEAF_2M);
+    // Drawn by the addresses that the file is linked to.
+    let base = entry.elf.odd_base(LEAF_2M);
+    let segments = loaded.segments.iter();
     segments
         .filter(|segment| !segment.write && segment.whole_blocks(leaf, PAGE) > 0)
         .map(|segment| {
             let (start, end) = segment.mapped(PAGE);
             let fit = segment.congruence().holds(leaf) && placement.holds(leaf);
             Blocks {
-                start: align_up(start, leaf),
-                end: align_down(end, leaf),
+                start: align_up(start, leaf) + base,
+                end: align_down(end, leaf) + base,
                 state: if fit { State::Usable } else { State::Wasted },
             }
         })

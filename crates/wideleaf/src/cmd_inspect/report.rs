@@ -163,8 +163,12 @@ fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> R
     out.write_all(table.render(false).as_bytes())?;
     if fix.align {
         let leaf = short(verdict.target);
+        let (force, but) = match elf.headers_would_move(verdict.target) {
+            true => (" --force", ", at the price that strip damages the file"),
+            false => ("", ""),
+        };
         let text = format!(
-            "or without relinking: wideleaf align makes the offsets congruent at {leaf} and raises p_align"
+            "or without relinking: wideleaf align{force} makes the offsets congruent at {leaf} and raises p_align{but}"
         );
         paragraph(out, "    ", &text)?;
     }

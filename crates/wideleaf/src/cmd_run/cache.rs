@@ -44,8 +44,9 @@ pub fn collapse(images: &[Image], pmd: u64, limit: u64) -> Result<u64, String> {
 /// file is.
 fn blocks(image: &Image, pmd: u64) -> Vec<(u64, u64)> {
     let usable = image.verdict.segments.iter().filter(|v| v.usable > 0);
+    let loaded = image.elf.as_loaded();
     usable
-        .map(|verdict| &image.elf.segments[verdict.position])
+        .map(|verdict| &loaded.segments[verdict.position])
         .filter(|segment| segment.is_text())
         .filter_map(|segment| {
             let first = segment.address.next_multiple_of(pmd);
@@ -57,5 +58,8 @@ fn blocks(image: &Image, pmd: u64) -> Vec<(u64, u64)> {
 }
 
 fn one(file: &File, offset: u64, pmd: u64) -> Result<(), Refusal> {
-    Blocks::of_text(file, offset, pmd, pmd)?.collapse()
+    let block = Blocks::of_text(file, offset, pmd, pmd)?;
+    // 6.1 refuses a block of which no page was mapped yet.
+    block.touch();
+    block.collapse()
 }

@@ -280,7 +280,8 @@ fn over(copy: &Path, original: &File) -> nix::Result<()> {
 fn measure(copy: &Path, sizes: Sizes) -> Result<u64, String> {
     let image = Image::read(copy)?;
     let file = File::open(copy).map_err(|e| e.to_string())?;
-    let texts = image.elf.segments.iter().filter(|s| s.is_text());
+    let loaded = image.elf.as_loaded();
+    let texts = loaded.segments.iter().filter(|s| s.is_text());
     let mut wide = 0;
     for text in texts.filter(|s| s.congruence().holds(sizes.pmd)) {
         let (start, end) = text.mapped(sizes.page);
