@@ -201,11 +201,14 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
     if entry.verdict.text == 0 || rows.iter().all(|row| row.not_loadable.is_some()) {
         return Ok(());
     }
-    writeln!(
-        out,
-        "  PAGES KERNEL        LOADED AT             {:25} WITH LARGE FOLIOS FROM ELSEWHERE",
-        "TEXT MAPPED BY"
-    )?;
+    let mut table = Table::new([
+        left("PAGES"),
+        left("KERNEL"),
+        left("LOADED AT").at_least(21),
+        left("TEXT MAPPED BY").at_least(25),
+        left("WITH LARGE FOLIOS FROM ELSEWHERE"),
+    ])
+    .indent("  ");
     for row in rows.iter().filter(|row| row.not_loadable.is_none()) {
         let text = row.segments.iter().zip(&entry.elf.segments);
         let text = text
@@ -213,16 +216,15 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
             .map(|(outlook, _)| outlook);
         let now = outlook::sum(text.clone().flat_map(|s| &s.coverage));
         let reachable = outlook::sum(text.flat_map(|s| &s.reachable));
-        writeln!(
-            out,
-            "  {:5} {:13} {:21} {:25} {}",
+        table.row([
             short(row.page),
-            row.kernel.name(),
+            row.kernel.name().to_string(),
             placed(row.placement),
             coverage(&now),
-            coverage(&reachable)
-        )?;
+            coverage(&reachable),
+        ]);
     }
+    out.write_all(table.render(true).as_bytes())?;
     paragraph(
         out,
         "  ",
