@@ -12,6 +12,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 const SIZE: (u32, u32) = (720, 300);
 /// Width of a letter, at least for what is named here.
 const LETTER: u32 = 7;
+/// Height of a bar that stands for 0, in shares of the axis.
+const LEAST: f64 = 0.012;
 /// How many series have a colour of their own.
 pub const COLOURS: usize = 8;
 
@@ -71,9 +73,23 @@ impl Plot {
         all.filter_map(|value| *value)
     }
 
+    /// How it is drawn: where no line would have two ends, bars are seen and points are not.
+    fn kind(&self) -> Kind {
+        let joined = |series: &Series| {
+            series
+                .values
+                .windows(2)
+                .any(|pair| pair.iter().all(Option::is_some))
+        };
+        match self.kind {
+            Kind::Lines if !self.series.iter().any(joined) => Kind::Grouped,
+            kind => kind,
+        }
+    }
+
     /// The upper end of the y axis.
     fn top(&self) -> f64 {
-        let top = match self.kind {
+        let top = match self.kind() {
             Kind::Stacked => (0..self.categories.len())
                 .map(|n| self.series.iter().filter_map(|s| s.values[n]).sum())
                 .fold(0.0, f64::max),
@@ -138,7 +154,7 @@ impl Plot {
             };
             root.draw(&Text::new(name.clone(), (x, y + 6), style))?;
         }
-        match self.kind {
+        match self.kind() {
             Kind::Lines => self.lines(&mut chart),
             Kind::Grouped => self.bars(plane, |n, series| self.beside(n, series)),
             Kind::Stacked => self.bars(plane, |n, series| self.on_top(n, series)),
@@ -214,7 +230,9 @@ impl Plot {
         let value = self.series[series].values[n]?;
         let width = 0.8 / self.series.len() as f64;
         let left = n as f64 - 0.4 + width * series as f64;
-        Some([(left, 0.0), (left + width * 0.92, value)])
+        // Of 0 a line stays, unlike of nothing.
+        let shown = value.max(self.top() * LEAST);
+        Some([(left, 0.0), (left + width * 0.92, shown)])
     }
 
     fn on_top(&self, n: usize, series: usize) -> Option<[(f64, f64); 2]> {
@@ -296,6 +314,25 @@ mod tests {
         assert_eq!(count(&svg, "circle", 0), 1, "{svg}");
         assert_eq!(count(&svg, "polygon", 1), 2, "{svg}");
         assert_eq!(count(&svg, "polyline", 1), 1, "{svg}");
+    }
+
+    #[test]
+    fn points_that_no_line_joins_are_bars_and_0_is_seen() {
+        let mut plot = plot(Kind::Lines);
+        plot.series[0].values = vec![Some(0.0), None];
+        plot.series[1].values = vec![None, Some(20.0)];
+        let svg = plot.svg().unwrap();
+        assert_eq!(
+            (count(&svg, "circle", 0), count(&svg, "polygon", 1)),
+            (0, 0)
+        );
+        assert_eq!(
+            (count(&svg, "rect", 0), count(&svg, "rect", 1)),
+            (1, 1),
+            "{svg}"
+        );
+        let [(_, low), (_, high)] = plot.beside(0, 0).unwrap();
+        assert!(high - low >= 0.01 * plot.top(), "{low} {high}");
     }
 
     #[test]

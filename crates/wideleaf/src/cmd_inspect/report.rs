@@ -152,7 +152,7 @@ fn text_verdict(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> 
 
 fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> Result<()> {
     writeln!(out, "  fix:")?;
-    let mut table = Table::new(["", "", ""].map(left)).indent("    ");
+    let mut table = Table::new([left(""), left("").at_least(7), left("")]).indent("    ");
     for (name, flags) in &fix.flags {
         let how = match elf.linker.name {
             LinkerName::Go => "go build,",

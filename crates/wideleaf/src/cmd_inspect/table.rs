@@ -267,7 +267,16 @@ pub fn write_summary(
     )?;
     let mut causes: Vec<_> = sum.causes.iter().collect();
     causes.sort_by_key(|(cause, share)| (Reverse(share.gain), Reverse(share.text), **cause));
-    let columns = [left, right, left, right, left, right, left].map(|column| column(""));
+    let amount = |width| right("").at_least(width);
+    let columns = [
+        left("").at_least(14),
+        amount(6),
+        left(""),
+        amount(8),
+        left(""),
+        amount(8),
+        left(""),
+    ];
     let mut table = Table::new(columns).indent("  ");
     for (cause, share) in causes {
         table.row([
