@@ -7,6 +7,7 @@ use crate::top_app::{Action, App, Info, Row, Snapshot, TextMap};
 use crate::top_signals::Signals;
 use crate::top_view::draw;
 use anyhow::{Context, Result, bail};
+use ratatui::backend::Backend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -71,7 +72,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 /// somebody else needs.
 fn set_up() -> Result<ratatui::DefaultTerminal> {
     let mut terminal = ratatui::try_init().context("cannot set up the terminal")?;
-    terminal.clear()?;
+    // Not Terminal::clear(), which asks the terminal where its cursor is and waits for the answer.
+    terminal.backend_mut().clear()?;
     Ok(terminal)
 }
 

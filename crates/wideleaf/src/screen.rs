@@ -4,15 +4,17 @@
 
 mod late;
 mod rows;
+mod style;
 
 use crate::stdout::{tell, write_bytes};
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 pub use late::Late;
 use rows::Rows;
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use style::style;
 use wideleaf_events::{Event, Observer, Row};
 
 /// Elsewhere than on a terminal, a line about progress comes this often.
@@ -161,8 +163,4 @@ fn count(line: &ProgressBar, done: u64, total: Option<u64>) {
         None => line.set_style(style("{spinner} {msg} {pos} files ({elapsed})")),
     }
     line.set_position(done);
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }

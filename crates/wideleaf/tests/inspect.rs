@@ -305,9 +305,9 @@ fn the_pictures_show_usable_and_wasted_blocks() {
     let svg = std::fs::read_to_string(svg).unwrap();
     assert!(svg.contains("a&lt;b") && svg.ends_with("</svg>\n"), "{svg}");
     assert!(svg.contains("2 × 2M, not usable as the file is"), "{svg}");
-    let nowhere = Path::new("/nonexistent/x.svg");
+    let nowhere = Path::new("/dev/null/x.svg");
     let output = inspect(&["--svg", nowhere.to_str().unwrap()], &[&path]);
-    assert!(stderr(&output).contains("cannot write /nonexistent/x.svg"));
+    assert!(stderr(&output).contains("cannot write /dev/null/x.svg"));
     assert!(!output.status.success());
 }
 

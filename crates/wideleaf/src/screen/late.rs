@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A line on a terminal for what takes longer than one waits without a word.
 
-use super::style;
+use super::style::style;
 use indicatif::ProgressBar;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
