@@ -391,7 +391,11 @@ fn arbitrary() -> impl Strategy<Value = (Image, u64)> {
                 offset += gap * 0x123;
                 let size = if offset == 0 { size + 0x400 } else { size };
                 // What loaders put at a multiple of p_align is linked to one: 0.
-                let pages = if programs.is_empty() && !fixed { 0 } else { pages };
+                let pages = if programs.is_empty() && !fixed {
+                    0
+                } else {
+                    pages
+                };
                 // The next page with the offset's place in it.
                 address = (address + pages * page).next_multiple_of(page) + offset % page;
                 let mut program = load(R | X, offset, address, size, page);
