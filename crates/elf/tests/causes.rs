@@ -98,7 +98,7 @@ fn a_base_that_loaders_do_not_keep_does_not_count() {
     };
     // As Go links for arm64: only p_align is in the way, and align cannot help.
     assert_eq!(judged(0, 0x1_0000), (Cause::MaxPageSize, 0, false));
-    assert_eq!(judged(0, LEAF_2M), (Cause::Good, 4 << 20, false));
+    assert_eq!(judged(0, LEAF_2M), (Cause::Good, LEAF_2M, false));
     // Congruent in the file only.
     let (cause, usable, align) = judged(LEAF_2M - 0x1_0000, LEAF_2M);
     assert_eq!((cause, usable, align), (Cause::NotCongruent, 0, false));
