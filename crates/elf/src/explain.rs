@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A verdict in words.
 
-use crate::{Cause, Elf, Placement, Segment, Verdict};
+use crate::{Cause, Elf, LEAF_2M, Placement, Segment, Verdict};
 use wideleaf_size::short;
 
 /// Says why a segment can or cannot be mapped by wide leaves, in a sentence or
 /// two, with the values that decide.
 pub fn explain(elf: &Elf, verdict: &Verdict) -> String {
+    let text = words(&elf.as_loaded(), verdict);
+    match (elf.odd_base(LEAF_2M), verdict.cause) {
+        (0, _) => text,
+        (base, Cause::NotCongruent | Cause::PageShift) => format!(
+            "{text}. Addresses count from the first segment's, {base:#x}: kernel and ld.so put that \
+             at a multiple of p_align"
+        ),
+        _ => text,
+    }
+}
+
+fn words(elf: &Elf, verdict: &Verdict) -> String {
     let segment = &elf.segments[verdict.position];
     let leaf = short(verdict.target);
     match verdict.cause {

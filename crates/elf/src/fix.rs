@@ -27,14 +27,17 @@ const ALL: [LinkerName; 4] = [
 /// How to remove the cause of a verdict; `None` if there is nothing to remove,
 /// or nothing that a linker could do.
 pub fn fix(elf: &Elf, verdict: &Verdict) -> Option<Fix> {
-    let align = match verdict.cause {
-        Cause::MaxPageSize | Cause::PageShift | Cause::Base | Cause::NotCongruent => {
-            elf.odd_base(verdict.target) == 0
+    // Offsets alone do not mend what is linked to an address that loaders do not keep.
+    let odd = elf.odd_base(verdict.target) != 0;
+    let (cause, align) = match verdict.cause {
+        Cause::MaxPageSize | Cause::PageShift | Cause::NotCongruent if odd => (Cause::Base, false),
+        cause @ (Cause::MaxPageSize | Cause::PageShift | Cause::Base | Cause::NotCongruent) => {
+            (cause, true)
         }
-        Cause::Straddles | Cause::SeparateCode => false,
+        cause @ (Cause::Straddles | Cause::SeparateCode) => (cause, false),
         _ => return None,
     };
-    let leaf = match verdict.cause {
+    let leaf = match cause {
         Cause::SeparateCode => LEAF_2M,
         _ => verdict.target,
     };
@@ -44,10 +47,10 @@ pub fn fix(elf: &Elf, verdict: &Verdict) -> Option<Fix> {
         _ => &ALL[..],
     };
     let flags = match elf.linker.name {
-        LinkerName::Go => go_flags(verdict.cause, leaf),
+        LinkerName::Go => go_flags(cause, leaf),
         _ => linkers
             .iter()
-            .map(|linker| (*linker, flags(*linker, verdict.cause, leaf)))
+            .map(|linker| (*linker, flags(*linker, cause, leaf)))
             .collect(),
     };
     Some(Fix { flags, align })

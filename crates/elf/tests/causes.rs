@@ -98,10 +98,44 @@ fn a_base_that_loaders_do_not_keep_does_not_count() {
     };
     // As Go links for arm64: only p_align is in the way, and align cannot help.
     assert_eq!(judged(0, 0x1_0000), (Cause::MaxPageSize, 0, false));
-    assert_eq!(judged(0, LEAF_2M), (Cause::Good, 4 << 20, false));
+    assert_eq!(judged(0, LEAF_2M), (Cause::Good, LEAF_2M, false));
     // Congruent in the file only.
     let (cause, usable, align) = judged(LEAF_2M - 0x1_0000, LEAF_2M);
     assert_eq!((cause, usable, align), (Cause::NotCongruent, 0, false));
+}
+
+/// lld's library at an odd base, relinked with the flags that are named for it.
+#[test]
+fn the_flags_named_for_an_odd_base_move_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("x.c");
+    std::fs::write(&source, "__asm__(\".text\\n.skip 5 << 20\\n\");\n").unwrap();
+    let link = |options: &[&str]| {
+        let out = dir.path().join("x.so");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-shared", "-nostdlib", "-fuse-ld=lld"])
+            .args(options);
+        let done = gcc.arg("-o").arg(&out).arg(&source).output();
+        if !done.is_ok_and(|done| done.status.success()) {
+            return None;
+        }
+        let elf = Elf::read(&FileSource::new(std::fs::File::open(&out).unwrap()).unwrap()).unwrap();
+        let verdict = judge(&elf);
+        Some((elf, verdict))
+    };
+    let odd = ["-Wl,--image-base=0x10000", "-Wl,-z,max-page-size=0x200000"];
+    let Some((elf, verdict)) = link(&odd) else {
+        eprintln!("SKIPPED: no lld");
+        return;
+    };
+    let main = verdict.main().unwrap();
+    assert_eq!((main.cause, verdict.usable), (Cause::PageShift, 0));
+    assert!(main_text(&elf, &verdict).contains("the first segment's, 0x10000"));
+    let fix = fix(&elf, main).unwrap();
+    assert!(!fix.align);
+    let flags: Vec<&str> = fix.flags[0].1.split(' ').collect();
+    let (_, verdict) = link(&flags).unwrap();
+    assert_eq!(verdict.main().unwrap().cause, Cause::Good);
 }
 
 #[test]

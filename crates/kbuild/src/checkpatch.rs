@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs the base's own `scripts/checkpatch.pl --strict` over an exported series.
 
+use crate::author::Author;
 use crate::series::Series;
 use crate::worktree::WorkTree;
 use anyhow::{Context, Result, bail};
@@ -27,7 +28,12 @@ pub fn check(tree: &WorkTree, series: &Series) -> Result<Report> {
     let dir = tempfile::tempdir().context("cannot create a scratch folder")?;
     let export = dir.path().join("export");
     let original = tree.originals(&series.touched()?)?;
-    let files = series.export(&tree.source().to_string(), &original, &export)?;
+    let files = series.export(
+        &tree.source().to_string(),
+        &original,
+        &Author::nobody(),
+        &export,
+    )?;
     // The first one is the cover letter.
     let patches = &files[1..];
     let script = tree.src().join("scripts/checkpatch.pl");

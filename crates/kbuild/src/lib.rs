@@ -11,6 +11,7 @@
 //!
 //! Work says what it does through [`wideleaf_events`]; nothing here draws.
 
+mod author;
 mod base;
 mod build;
 pub mod checkpatch;
@@ -31,6 +32,7 @@ mod testing;
 mod toolchain;
 mod worktree;
 
+pub use author::Author;
 pub use base::Base;
 pub use build::{configuration, ensure, find, key};
 pub use commit::Commit;

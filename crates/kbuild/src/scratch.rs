@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A throw-away git repository that holds the files a series touches.
 
-use crate::Base;
+use crate::author::Author;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,16 +17,21 @@ const EPOCH: &str = "2024-11-17T22:15:08Z";
 
 pub(crate) struct Scratch {
     dir: tempfile::TempDir,
+    author: Author,
 }
 
 impl Scratch {
-    /// A repository whose first commit has the files of `original` that exist.
-    pub(crate) fn new(original: &Contents) -> Result<Self> {
+    /// A repository whose first commit has the files of `original` that exist, and whose others
+    /// are `author`'s.
+    pub(crate) fn new(original: &Contents, author: &Author) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("wideleaf-series.")
             .tempdir()
             .context("cannot create a scratch folder")?;
-        let scratch = Self { dir };
+        let scratch = Self {
+            dir,
+            author: author.clone(),
+        };
         scratch.git(&["init", "-q"])?;
         for (path, content) in original {
             if let Some(content) = content {
@@ -42,12 +47,17 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Applies a mail as one commit.
+    /// Applies a mail without `From:` as one commit that the author signs off.
     pub(crate) fn am(&self, patch: &Path) -> Result<()> {
-        let patch = patch.to_str().context("patch path is not UTF-8")?;
+        let text = fs::read_to_string(patch).context("cannot read it")?;
+        let (first, rest) = text.split_once('\n').context("it is empty")?;
+        // git am reads mails from files; this one is not part of the tree.
+        let mail = self.dir.path().join(".git/mail");
+        fs::write(&mail, format!("{first}\nFrom: {}\n{rest}", self.author))?;
         let out = self
             .command()
-            .args(["am", "-q", "--committer-date-is-author-date", patch])
+            .args(["am", "-q", "--signoff", "--committer-date-is-author-date"])
+            .arg(&mail)
             .output()
             .context("cannot run git")?;
         if !out.status.success() {
@@ -82,19 +92,13 @@ impl Scratch {
         }
     }
 
-    /// Writes the commits as mails into `to`, a cover letter first.
-    pub(crate) fn format(&self, to: &Path, base: Base, source: &str) -> Result<Vec<PathBuf>> {
-        // The cover letter is from, and of the time of, the last commit.
-        let ident = self.git(&["log", "-1", "--format=%an%n%ae%n%aI"])?;
-        let mut ident = ident.lines();
+    /// Writes the commits as mails into `to`, first a cover letter with this subject and text.
+    pub(crate) fn format(&self, to: &Path, subject: &str, text: &str) -> Result<Vec<PathBuf>> {
+        // The cover letter is of the time of the last commit.
+        let date = self.git(&["log", "-1", "--format=%aI"])?;
         let mut format = self.command();
-        for name in ["NAME", "EMAIL", "DATE"] {
-            format.env(
-                format!("GIT_COMMITTER_{name}"),
-                ident.next().unwrap_or_default(),
-            );
-        }
         format
+            .env("GIT_COMMITTER_DATE", date.trim())
             .args(["format-patch", "-q", "--cover-letter", "--zero-commit"])
             .args(["--no-signature", "--full-index", "-o"])
             .arg(std::path::absolute(to)?)
@@ -105,19 +109,10 @@ impl Scratch {
             .collect();
         files.sort();
         let cover = files.first().context("git format-patch wrote nothing")?;
-        let text = fs::read_to_string(cover)?
-            .replace(
-                "*** SUBJECT HERE ***",
-                &format!("Wide leaves for executable text on Linux {base}"),
-            )
-            .replace(
-                "*** BLURB HERE ***",
-                &format!(
-                    "Made by `wideleaf kernel export --base {base}` for {source}.\n\
-                     Each step builds on its own."
-                ),
-            );
-        fs::write(cover, text).with_context(|| format!("cannot write {}", cover.display()))?;
+        let letter = fs::read_to_string(cover)?
+            .replace("*** SUBJECT HERE ***", subject)
+            .replace("*** BLURB HERE ***", text.trim_end());
+        fs::write(cover, letter).with_context(|| format!("cannot write {}", cover.display()))?;
         Ok(files)
     }
 
@@ -142,8 +137,8 @@ impl Scratch {
             .env("LC_ALL", "C");
         for role in ["AUTHOR", "COMMITTER"] {
             command
-                .env(format!("GIT_{role}_NAME"), "Wideleaf")
-                .env(format!("GIT_{role}_EMAIL"), "wideleaf@localhost")
+                .env(format!("GIT_{role}_NAME"), &self.author.name)
+                .env(format!("GIT_{role}_EMAIL"), &self.author.email)
                 .env(format!("GIT_{role}_DATE"), EPOCH);
         }
         command

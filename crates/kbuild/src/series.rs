@@ -7,12 +7,16 @@
 //! export cannot differ, a hunk must match without fuzz, and a step that does
 //! not apply has touched nothing but the scratch.
 
+use crate::author::Author;
 use crate::scratch::{Contents, Scratch};
 use crate::{Base, KernelDir, Variant};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+
+/// In the folder of the kernel's files: subject, an empty line, text.
+const COVER_LETTER: &str = "cover-letter.txt";
 
 /// One commit: a patch, and the overlay files that it adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +151,7 @@ impl Series {
     /// The touched files after the last step. `original` holds all of
     /// [`Series::touched`] as `source`, named in errors, has them.
     pub fn apply(&self, source: &str, original: &Contents) -> Result<Contents> {
-        let scratch = self.scratch(source, original)?;
+        let scratch = self.scratch(source, original, &Author::nobody())?;
         let mut result = Contents::new();
         for path in original.keys() {
             result.insert(path.clone(), scratch.read(path)?);
@@ -155,23 +159,39 @@ impl Series {
         Ok(result)
     }
 
-    /// Writes the series as mails into the empty or new folder `dir`, with a
-    /// cover letter, so that `git am DIR/0001-* ...` takes it. The same series
-    /// on the same source gives the same bytes.
-    pub fn export(&self, source: &str, original: &Contents, dir: &Path) -> Result<Vec<PathBuf>> {
+    /// Writes the series as mails of `author` into the empty or new folder `dir`, with the cover
+    /// letter, so that `git am DIR/0001-* ...` takes it. The same series on the same source gives
+    /// the same bytes.
+    ///
+    /// # Errors
+    ///
+    /// If `dir` holds something, if a step does not apply to `original`, or if there is no cover
+    /// letter.
+    pub fn export(
+        &self,
+        source: &str,
+        original: &Contents,
+        author: &Author,
+        dir: &Path,
+    ) -> Result<Vec<PathBuf>> {
         if fs::read_dir(dir).is_ok_and(|mut items| items.next().is_some()) {
             bail!("{}: not empty: name a new folder", dir.display());
         }
         if self.steps.is_empty() {
             bail!("the series for {} has no steps", self.base);
         }
+        let letter = read(&self.files.path().join(COVER_LETTER))?;
+        let (subject, text) = letter.split_once("\n\n").unwrap_or((&letter, ""));
         fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        self.scratch(source, original)?
-            .format(dir, self.base, source)
+        self.scratch(source, original, author)?.format(
+            dir,
+            subject.trim(),
+            &format!("{}\n\nThis series is for {source}.", text.trim_end()),
+        )
     }
 
-    fn scratch(&self, source: &str, original: &Contents) -> Result<Scratch> {
-        let scratch = Scratch::new(original)?;
+    fn scratch(&self, source: &str, original: &Contents, author: &Author) -> Result<Scratch> {
+        let scratch = Scratch::new(original, author)?;
         for step in &self.steps {
             for file in &step.overlay {
                 if original.get(file).is_some_and(Option::is_some) {
@@ -277,11 +297,18 @@ mod tests {
         String::from_utf8(out.stdout).unwrap()
     }
 
+    fn ada() -> Author {
+        Author {
+            name: "Ada Lovelace".into(),
+            email: "ada@example.org".into(),
+        }
+    }
+
     fn export(lab: &Lab, dir: &Path) -> Vec<PathBuf> {
         let series = lab.series();
         let original = lab.tree().originals(&series.touched().unwrap()).unwrap();
         series
-            .export(&lab.source.to_string(), &original, dir)
+            .export(&lab.source.to_string(), &original, &ada(), dir)
             .unwrap()
     }
 
@@ -303,6 +330,15 @@ mod tests {
         let cover = fs::read_to_string(&files[0]).unwrap();
         assert!(cover.contains("7.3.9-1"), "{cover}");
         assert!(!cover.contains("***"), "{cover}");
+        assert!(
+            cover.contains("From: Ada Lovelace <ada@example.org>"),
+            "{cover}"
+        );
+        assert!(
+            cover.contains("Subject: [PATCH 0/1] Wide leaves\n"),
+            "{cover}"
+        );
+        assert!(cover.contains("\nThe text.\n"), "{cover}");
 
         let mut tree = lab.tree();
         let repo = tree.src();
@@ -315,8 +351,8 @@ mod tests {
         let message = git(&repo, &["log", "-1", "--format=%an|%aI|%s|%b"]);
         assert!(
             message.starts_with(
-                "Wideleaf Developers|2026-11-20T12:00:00+00:00|mm: ask for a wide order|\
-                 Because a leaf is wide."
+                "Ada Lovelace|2026-11-20T12:00:00+00:00|mm: ask for a wide order|\
+                 Because a leaf is wide.\n\nSigned-off-by: Ada Lovelace <ada@example.org>"
             ),
             "{message}"
         );
@@ -345,7 +381,7 @@ mod tests {
         fs::write(dir.path().join("0001-other.patch"), "").unwrap();
         let series = lab.series();
         let error = series
-            .export("x", &Contents::new(), dir.path())
+            .export("x", &Contents::new(), &ada(), dir.path())
             .unwrap_err();
         assert!(error.to_string().contains("not empty"), "{error}");
     }

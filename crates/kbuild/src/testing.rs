@@ -30,13 +30,11 @@ int last(void)
 
 const HOOK: &str = "\
 From 0123456789012345678901234567890123456789 Mon Sep 17 00:00:00 2001
-From: Wideleaf Developers <dev@wideleaf.example>
 Date: Fri, 20 Nov 2026 12:00:00 +0000
 Subject: [PATCH] mm: ask for a wide order
 
 Because a leaf is wide.
 
-Signed-off-by: Wideleaf Developers <dev@wideleaf.example>
 ---
 diff --git a/mm/filemap.c b/mm/filemap.c
 --- a/mm/filemap.c
@@ -99,6 +97,11 @@ impl Lab {
             fs::write(kernel.join(format!("config/{name}.config")), "").unwrap();
         }
         fs::write(kernel.join("7.3/0001-hook.patch"), HOOK).unwrap();
+        fs::write(
+            kernel.join("cover-letter.txt"),
+            "Wide leaves\n\nThe text.\n",
+        )
+        .unwrap();
         let lab = Self {
             files: KernelDir::at(&kernel).unwrap(),
             dir,

@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
 use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
 use wideleaf_kbuild::{
-    Arch, Base, Interrupted, Kernel, KernelDir, PageSize, Spec, Variant, WorkTree, checkpatch,
-    preflight,
+    Arch, Author, Base, Interrupted, Kernel, KernelDir, PageSize, Spec, Variant, WorkTree,
+    checkpatch, preflight,
 };
 use wideleaf_table::{Table, left};
 
@@ -67,7 +67,8 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Write a base's series as mails for `git am`, a cover letter first
+    /// Write a base's series as mails for `git am`, a cover letter first, from and signed off by
+    /// git's user.name and user.email
     Export {
         /// The base
         #[arg(long, default_value = "6.12", value_parser = named::<Base>(Base::ALL, Base::name))]
@@ -199,13 +200,14 @@ fn fetch(bases: &[Base], refresh: bool, cache: &Cache) -> Result<()> {
     Ok(())
 }
 
-fn export(base: Base, dir: &std::path::Path, files: &KernelDir, cache: &Cache) -> Result<()> {
+fn export(base: Base, dir: &Path, files: &KernelDir, cache: &Cache) -> Result<()> {
     let series = Series::load(base, files)?;
+    let author = Author::of_git(Path::new("."))?;
     let screen = Screen::new();
     let source = Source::newest(base, false, cache, &screen)?;
     let tree = WorkTree::open(&source, cache, &screen)?;
     let original = tree.originals(&series.touched()?)?;
-    let written = series.export(&source.to_string(), &original, dir)?;
+    let written = series.export(&source.to_string(), &original, &author, dir)?;
     drop(screen);
     for path in written {
         say!("{}", path.display())?;

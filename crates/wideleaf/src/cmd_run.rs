@@ -11,9 +11,9 @@ use crate::stdout::tell;
 use anyhow::Result;
 use clap::ValueEnum;
 use nix::errno::Errno;
-use nix::unistd::execvp;
+use nix::unistd::{execv, execvp};
 use program::{Image, find, libraries, loader};
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -255,8 +255,30 @@ fn exec(command: &[OsString]) -> Errno {
     };
     debug_assert_eq!(words[0].as_bytes(), command[0].as_bytes());
     inherited::restore();
-    match execvp(&words[0], &words) {
-        Ok(never) => match never {},
-        Err(error) => error,
+    let Err(error) = execvp(&words[0], &words);
+    match error {
+        Errno::ENOEXEC => by_shell(words),
+        error => error,
     }
+}
+
+/// POSIX has execvp(3) give a script without a first line to the shell; musl's
+/// does not. What is ELF is for another machine.
+fn by_shell(mut words: Vec<CString>) -> Errno {
+    let Some(path) = find(OsStr::from_bytes(words[0].as_bytes())) else {
+        return Errno::ENOEXEC;
+    };
+    if Image::read(&path)
+        .err()
+        .is_none_or(|why| why != program::SCRIPT)
+    {
+        return Errno::ENOEXEC;
+    }
+    let Ok(path) = CString::new(path.into_os_string().into_vec()) else {
+        return Errno::ENOEXEC;
+    };
+    words[0] = path;
+    words.insert(0, c"/bin/sh".to_owned());
+    let Err(error) = execv(&words[0], &words);
+    error
 }
