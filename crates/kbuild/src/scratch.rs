@@ -5,6 +5,7 @@ use crate::author::Author;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_tool as tool;
@@ -39,6 +40,10 @@ impl Scratch {
                 fs::create_dir_all(path.parent().context("a path has a parent")?)?;
                 fs::write(&path, content)
                     .with_context(|| format!("cannot write {}", path.display()))?;
+                // As in the kernel's repository; what a patch says of a file's mode is compared.
+                if content.starts_with(b"#!") {
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+                }
             }
         }
         scratch.git(&["add", "-f", "."])?;
@@ -159,4 +164,22 @@ fn failure(text: &str) -> String {
         return text.trim().to_string();
     }
     errors.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_executable_and_sources_are_not() {
+        let file = |text: &str| Some(text.as_bytes().to_vec());
+        let original = [
+            ("mm/run.sh".to_string(), file("#!/bin/sh\n")),
+            ("mm/x.c".to_string(), file("int x;\n")),
+        ];
+        let scratch = Scratch::new(&original.into(), &Author::nobody()).unwrap();
+        let list = scratch.git(&["ls-files", "-s"]).unwrap();
+        let modes: Vec<_> = list.lines().map(|line| &line[..6]).collect();
+        assert_eq!(modes, ["100755", "100644"], "{list}");
+    }
 }
