@@ -139,6 +139,6 @@ mod tests {
     fn what_would_control_a_terminal_is_written_out() {
         let mut table = Table::new([left("NAME")]);
         table.row(["a\x1b[2J\nb"]);
-        assert_eq!(table.render(false), "a\\x1b[2J\\nb\n");
+        assert_eq!(table.render(false), "a\\x1b[2J\\x0ab\n");
     }
 }

@@ -620,7 +620,7 @@ mod tests {
             ("--plant no-unmap --variants pristine", "--plant"),
             ("--source-version 6.12.1-1 --base all", "--base"),
             ("--tree / --pristine HEAD", "not a git tree"),
-            ("--tree /nonexistent --pristine HEAD", "no git tree"),
+            ("--tree /dev/null/tree --pristine HEAD", "no git tree"),
             ("--pristine HEAD", "--tree"),
             ("--tree /", "which commit is the pristine kernel's"),
             ("--tree / --job mm-selftests", "built from Debian's source"),
