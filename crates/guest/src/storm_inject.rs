@@ -29,7 +29,9 @@ impl Injection {
     fn at(folder: PathBuf) -> Result<Self> {
         for (name, value) in [
             ("min-order", 4),
+            // Page-cache folios may wait, and may be in high memory, on machines without any too.
             ("ignore-gfp-wait", 0),
+            ("ignore-gfp-highmem", 0),
             ("verbose", 0),
             ("times", TIMES),
             ("probability", 10),
