@@ -342,7 +342,8 @@ fn optional(value: &Option<impl Display>) -> String {
     value.as_ref().map_or_else(String::new, ToString::to_string)
 }
 
-fn joined(list: &[impl Display]) -> String {
+/// A list as the command line takes it.
+pub fn joined(list: &[impl Display]) -> String {
     let texts: Vec<_> = list.iter().map(ToString::to_string).collect();
     texts.join(",")
 }

@@ -9,7 +9,7 @@ mod report;
 mod svg;
 mod table;
 
-use crate::stdout::{tell, write_bytes, write_out};
+use crate::stdout::{printable_path, tell, write_bytes, write_out};
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use collect::Found;
@@ -132,7 +132,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         write_out(&String::from_utf8_lossy(&text))?;
     }
     for (path, error) in &found.errors {
-        tell!("wideleaf: {}: {error}", collect::printable(path));
+        tell!("wideleaf: {}: {error}", printable_path(path));
     }
     Ok(match found.errors.is_empty() {
         true => ExitCode::SUCCESS,
@@ -158,7 +158,7 @@ fn write_table(out: &mut impl Write, found: &Found, args: &Args) -> std::io::Res
     table::write(out, &shown, &columns, args.bytes, !args.noheadings)?;
     if args.map {
         for entry in &shown {
-            writeln!(out, "\n{}", collect::printable(&entry.path))?;
+            writeln!(out, "\n{}", printable_path(&entry.path))?;
             map::write(out, entry, report::width())?;
         }
     }

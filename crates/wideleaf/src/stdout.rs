@@ -62,7 +62,8 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// A path for people to read, harmless to a terminal.
+/// A path for people to read, harmless to a terminal: names may hold control
+/// characters, escape sequences too.
 pub fn printable_path(path: &Path) -> String {
     printable(&path.to_string_lossy())
 }

@@ -193,12 +193,6 @@ fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
     Ok(((metadata.dev(), metadata.ino()), entry))
 }
 
-/// A path for the terminal: names may hold control characters, escape
-/// sequences too.
-pub fn printable(path: &Path) -> String {
-    wideleaf_procmap::printable(&path.to_string_lossy())
-}
-
 /// The file system that an open file is on, of those whose answer to a large
 /// mmap is known: the users of `thp_get_unmapped_area()` in fs/, and overlayfs,
 /// which does not pass the question on.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Everything about one file, for people.
 
-use super::collect::{Entry, printable};
+use super::collect::Entry;
 use super::table::congruent;
+use crate::stdout::printable_path;
 use std::io::{Result, Write};
 use wideleaf_elf::{Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix};
 use wideleaf_outlook::{self as outlook, Covered, Outlook};
@@ -21,7 +22,7 @@ pub fn width() -> usize {
 /// bytes; empty means all.
 pub fn write(out: &mut impl Write, entry: &Entry, bytes: bool, pages: &[u64]) -> Result<()> {
     let elf = &entry.elf;
-    writeln!(out, "{}", printable(&entry.path))?;
+    writeln!(out, "{}", printable_path(&entry.path))?;
     paragraph(out, "  ", &identity(elf))?;
     if elf.segments.is_empty() {
         return paragraph(out, "  ", not_loaded(elf));

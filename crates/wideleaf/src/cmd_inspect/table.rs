@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The table, one row for each file, and the summary below it.
 
-use super::collect::{Entry, Found, printable};
+use super::collect::{Entry, Found};
 use crate::order::{Sign, split, turn};
+use crate::stdout::printable_path;
 use clap::ValueEnum;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -106,7 +107,7 @@ impl Column {
             Column::Kind => entry.elf.kind.describe().to_string(),
             Column::Machine => entry.elf.machine.to_string(),
             Column::Fix => main.map_or("-".to_string(), |v| fix_cell(entry, v)),
-            Column::File => printable(&entry.path),
+            Column::File => printable_path(&entry.path),
         }
     }
 }

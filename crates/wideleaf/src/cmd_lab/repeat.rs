@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use wideleaf_lab::job::{takes, usual};
 use wideleaf_lab::jobs;
+use wideleaf_lab::options::joined;
 use wideleaf_lab::results::Comparison;
 
 /// `wideleaf lab run ...` with what differs from the defaults.
@@ -61,9 +62,4 @@ impl Words {
             self.put(option, value);
         }
     }
-}
-
-fn joined(list: &[impl Display]) -> String {
-    let texts: Vec<_> = list.iter().map(ToString::to_string).collect();
-    texts.join(",")
 }

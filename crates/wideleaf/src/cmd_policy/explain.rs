@@ -2,7 +2,7 @@
 //! `wideleaf policy explain`: one decision, with what led to it.
 
 use super::leaf_table::{LeafTableArgs, bytes};
-use crate::stdout::{name, write_json, write_out};
+use crate::stdout::{name, printable_path, write_json, write_out};
 use crate::usage::misuse;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -16,7 +16,6 @@ use wideleaf_policy::{
     Align, AlignAnswer, Ground, History, Read, ReadAnswer, Segment, Table, Thp, Tried, align,
     align_elf, read,
 };
-use wideleaf_procmap::printable;
 use wideleaf_size::short;
 use wideleaf_table::{left, right};
 
@@ -278,7 +277,7 @@ fn explain_elf(args: &Args, table: Table, path: &Path) -> Result<()> {
     let mut text = format!(
         "machine    {}\nfile       {}\n",
         machine_text(table),
-        printable(&path.to_string_lossy())
+        printable_path(path)
     );
     text += &match &place {
         Some(place) => format!(
