@@ -101,26 +101,36 @@ fn is_of_all(why: &Why) -> bool {
     matches!(why, Why::Refused(Refusal(EPERM | EACCES | ESRCH | ENOSYS)))
 }
 
-/// Collapses one block; tells why not. As much time as that took is left to
-/// others before the next one.
+/// Collapses one block; tells why not.
 fn one(other: &Other, pid: u32, block: &Block, budget: &mut Budget) -> Option<Why> {
     if let Some(why) = budget.forbids(pid, &block.key) {
         return Some(why);
     }
+    match gently(|| other.collapse(block.address, budget.pmd)) {
+        Ok(()) => {
+            budget.took(block.key.clone());
+            None
+        }
+        Err(refusal) => Some(Why::Refused(refusal)),
+    }
+}
+
+/// Asks for a block, a few times if its pages are busy. As much time as the
+/// answer took is left to others before the next question.
+fn gently(mut ask: impl FnMut() -> Result<(), Refusal>) -> Result<(), Refusal> {
     let mut tries = 0;
     loop {
         let start = Instant::now();
-        let result = other.collapse(block.address, budget.pmd);
+        let result = ask();
         let took = start.elapsed();
         tries += 1;
         match result {
             Ok(()) => {
-                budget.took(block.key.clone());
                 std::thread::sleep(took);
-                return None;
+                return result;
             }
             Err(refusal) if refusal.passes() && tries < TRIES => std::thread::sleep(BUSY.max(took)),
-            Err(refusal) => return Some(Why::Refused(refusal)),
+            Err(_) => return result,
         }
     }
 }
@@ -172,5 +182,32 @@ mod tests {
         assert_eq!((budget.taken, budget.forbids(1, &key)), (PMD, None));
         let other = Key::File("8:1".into(), 7, PMD);
         assert_eq!(budget.forbids(1, &other), Some(Why::Limit));
+    }
+
+    #[test]
+    fn others_get_as_much_time_as_a_block_takes() {
+        let work = Duration::from_millis(20);
+        let start = Instant::now();
+        let result = gently(|| {
+            std::thread::sleep(work);
+            Ok(())
+        });
+        assert_eq!(result, Ok(()));
+        assert!(start.elapsed() >= 2 * work, "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn busy_pages_are_asked_for_again_and_refusals_are_not() {
+        let asked = |refusal| {
+            let mut times = 0;
+            let result = gently(|| {
+                times += 1;
+                Err(refusal)
+            });
+            assert_eq!(result, Err(refusal));
+            times
+        };
+        assert_eq!(asked(Refusal(nix::errno::Errno::EAGAIN)), TRIES);
+        assert_eq!(asked(Refusal(nix::errno::Errno::EINVAL)), 1);
     }
 }
