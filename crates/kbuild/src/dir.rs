@@ -64,6 +64,11 @@ impl KernelDir {
     pub fn fragment(&self, name: &str) -> PathBuf {
         self.0.join("config").join(format!("{name}.config"))
     }
+
+    /// The overlay file for the tree's path `file`.
+    pub fn overlay(&self, file: &str) -> PathBuf {
+        self.0.join("overlay").join(file)
+    }
 }
 
 #[cfg(test)]

@@ -25,25 +25,14 @@ impl Scratch {
     /// A repository whose first commit has the files of `original` that exist, and whose others
     /// are `author`'s.
     pub(crate) fn new(original: &Contents, author: &Author) -> Result<Self> {
-        let dir = tempfile::Builder::new()
-            .prefix("wideleaf-series.")
-            .tempdir()
-            .context("cannot create a scratch folder")?;
         let scratch = Self {
-            dir,
+            dir: folder()?,
             author: author.clone(),
         };
         scratch.git(&["init", "-q"])?;
         for (path, content) in original {
             if let Some(content) = content {
-                let path = scratch.dir.path().join(path);
-                fs::create_dir_all(path.parent().context("a path has a parent")?)?;
-                fs::write(&path, content)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-                // As in the kernel's repository; what a patch says of a file's mode is compared.
-                if content.starts_with(b"#!") {
-                    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-                }
+                write(scratch.dir.path(), path, content)?;
             }
         }
         scratch.git(&["add", "-f", "."])?;
@@ -59,29 +48,17 @@ impl Scratch {
         // git am reads mails from files; this one is not part of the tree.
         let mail = self.dir.path().join(".git/mail");
         fs::write(&mail, format!("{first}\nFrom: {}\n{rest}", self.author))?;
-        let out = self
-            .command()
-            .args(["am", "-q", "--signoff", "--committer-date-is-author-date"])
-            .arg(&mail)
-            .output()
-            .context("cannot run git")?;
-        if !out.status.success() {
-            let text = [out.stdout, out.stderr].concat();
-            bail!("{}", failure(&String::from_utf8_lossy(&text)));
-        }
-        Ok(())
+        let mut am = self.command();
+        am.args(["am", "-q", "--signoff", "--committer-date-is-author-date"]);
+        run(am.arg(&mail))
     }
 
-    /// Puts a copy of `file` at `path` in the tree.
-    pub(crate) fn copy(&self, file: &Path, path: &str) -> Result<()> {
-        let to = self.dir.path().join(path);
-        fs::create_dir_all(to.parent().context("a path has a parent")?)?;
-        // Content only: the mode of a file in our repository means nothing.
-        let content = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        fs::write(&to, content).with_context(|| format!("cannot write {}", to.display()))
+    /// Gives `path` in the tree this content.
+    pub(crate) fn write(&self, path: &str, content: &[u8]) -> Result<()> {
+        write(self.dir.path(), path, content)
     }
 
-    /// Adds what was copied to the last commit.
+    /// Adds what was written to the last commit.
     pub(crate) fn amend(&self) -> Result<()> {
         self.git(&["add", "-f", "."])?;
         self.git(&["commit", "-q", "--amend", "--no-edit"])
@@ -126,20 +103,8 @@ impl Scratch {
             .with_context(|| format!("git {}", args.first().unwrap_or(&"")))
     }
 
-    /// git in this repository, whatever the caller's repository, environment
-    /// and configuration are.
     fn command(&self) -> Command {
-        let mut command = Command::new("git");
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("GIT_") {
-                command.env_remove(name);
-            }
-        }
-        command
-            .current_dir(self.dir.path())
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("LC_ALL", "C");
+        let mut command = git(self.dir.path());
         for role in ["AUTHOR", "COMMITTER"] {
             command
                 .env(format!("GIT_{role}_NAME"), &self.author.name)
@@ -150,7 +115,64 @@ impl Scratch {
     }
 }
 
-/// What is worth telling of a failed `git am`: which files and why, without
+/// A folder that goes when this is dropped.
+pub(crate) fn folder() -> Result<tempfile::TempDir> {
+    tempfile::Builder::new()
+        .prefix("wideleaf-series.")
+        .tempdir()
+        .context("cannot create a scratch folder")
+}
+
+/// Writes a file of the tree below the folder `dir`.
+pub(crate) fn write(dir: &Path, path: &str, content: &[u8]) -> Result<()> {
+    let file = dir.join(path);
+    let write = || {
+        fs::create_dir_all(file.parent().unwrap_or(dir))?;
+        fs::write(&file, content)?;
+        // As in the kernel's repository; what a patch says of a file's mode is compared.
+        let mode = if is_script(content) { 0o755 } else { 0o644 };
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode))
+    };
+    write().with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Whether a file with this content is executable in the kernel's repository.
+pub(crate) fn is_script(content: &[u8]) -> bool {
+    content.starts_with(b"#!")
+}
+
+/// git in `dir`, whatever the caller's repository, environment and configuration are.
+pub(crate) fn git(dir: &Path) -> Command {
+    let mut command = Command::new("git");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("GIT_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .current_dir(dir)
+        .env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(dir))
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("LC_ALL", "C");
+    command
+}
+
+/// Runs git to its end.
+///
+/// # Errors
+///
+/// If it fails: which files and why.
+pub(crate) fn run(git: &mut Command) -> Result<()> {
+    let out = git.output().context("cannot run git")?;
+    if !out.status.success() {
+        let text = [out.stdout, out.stderr].concat();
+        bail!("{}", failure(&String::from_utf8_lossy(&text)));
+    }
+    Ok(())
+}
+
+/// What is worth telling of a failed `git am` or `git apply`: which files and why, without
 /// its hints on how to go on in a repository that is about to vanish.
 fn failure(text: &str) -> String {
     let errors: Vec<_> = text

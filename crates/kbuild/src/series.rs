@@ -8,71 +8,77 @@
 //! not apply has touched nothing but the scratch.
 
 use crate::author::Author;
+use crate::overlay::{self, Life};
 use crate::scratch::{Contents, Scratch};
+use crate::step::Step;
 use crate::{Base, KernelDir, Variant};
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// In the folder of the kernel's files: subject, an empty line, text.
 const COVER_LETTER: &str = "cover-letter.txt";
 
-/// One commit: a patch, and the overlay files that it adds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The patch, a mail as `git format-patch` writes it.
-    pub patch: PathBuf,
-    /// Paths below `overlay/`, which are the paths in the tree.
-    pub overlay: Vec<String>,
-}
-
-/// The series of a base.
+/// The series of a base, or its first part.
 #[derive(Clone, Debug)]
 pub struct Series {
     base: Base,
     files: KernelDir,
+    /// The steps, and the faults planted on top.
     steps: Vec<Step>,
+    /// How many of them are faults.
+    planted: usize,
+    /// What the series file has after the steps of this part.
+    later: Vec<Step>,
+    /// What the overlay files are that the steps add, once somebody asked.
+    lives: OnceLock<BTreeMap<String, Life>>,
 }
 
 impl Series {
     /// Reads `kernel/<base>/series`; every file it names must be there.
     pub fn load(base: Base, files: &KernelDir) -> Result<Self> {
         let (path, text) = read_series(base, files)?;
-        Self::parse(base, files, &path, &text)
+        Self::parse(base, files, &path, &text, text.len())
     }
 
-    /// The steps that make `variant`: those above the line that names it.
+    /// The steps that make `variant`: those above the line that names it. What an overlay file is
+    /// in this part depends on the later steps too, so all of the series is read.
     pub fn load_part(base: Base, files: &KernelDir, variant: Variant) -> Result<Self> {
         let (path, text) = read_series(base, files)?;
         let line = format!("# variant {variant}: the steps up to here");
         let end = text
             .find(&line)
             .with_context(|| format!("{}: lacks the line '{line}'", path.display()))?;
-        Self::parse(base, files, &path, &text[..end])
+        Self::parse(base, files, &path, &text, end)
     }
 
-    fn parse(base: Base, files: &KernelDir, path: &Path, text: &str) -> Result<Self> {
-        let mut steps = Vec::new();
+    /// The part ends at the byte `end` of `text`.
+    fn parse(base: Base, files: &KernelDir, path: &Path, text: &str, end: usize) -> Result<Self> {
+        let patches = files.path().join(base.name());
+        let last = text[..end].lines().count();
+        let (mut steps, mut part) = (Vec::new(), 0);
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
             }
-            let step = parse_step(line, files, base)
+            let step = Step::parse(line, files, &patches)
                 .with_context(|| format!("{}:{}", path.display(), number + 1))?;
             steps.push(step);
-        }
-        let mut seen = BTreeSet::new();
-        for file in steps.iter().flat_map(|step| &step.overlay) {
-            if !seen.insert(file) {
-                bail!("{}: two steps add {file}", path.display());
+            if number < last {
+                part = steps.len();
             }
         }
+        overlay::check(&steps, path)?;
         Ok(Self {
             base,
             files: files.clone(),
+            later: steps.split_off(part),
             steps,
+            planted: 0,
+            lives: OnceLock::new(),
         })
     }
 
@@ -100,6 +106,7 @@ impl Series {
             patch: folder.join(format!("{name}.patch")),
             overlay: Vec::new(),
         });
+        self.planted += 1;
         Ok(())
     }
 
@@ -113,36 +120,42 @@ impl Series {
         &self.steps
     }
 
-    /// The overlay file for the tree's path `file`.
-    pub fn overlay_file(&self, file: &str) -> PathBuf {
-        self.files.path().join("overlay").join(file)
-    }
-
     /// Every path in the tree that a step adds, changes or removes.
     pub fn touched(&self) -> Result<BTreeSet<String>> {
         let mut touched = BTreeSet::new();
         for step in &self.steps {
             touched.extend(step.overlay.iter().cloned());
-            touched.extend(touched_by(&read(&step.patch)?));
+            touched.extend(step.touches()?.into_keys());
         }
         Ok(touched)
     }
 
-    /// A hash of what the series does to a tree. Commit messages do not count.
+    /// What the overlay files are that the steps add. Faults have no say in it.
+    fn lives(&self) -> Result<&BTreeMap<String, Life>> {
+        if let Some(lives) = self.lives.get() {
+            return Ok(lives);
+        }
+        let own = &self.steps[..self.steps.len() - self.planted];
+        let wanted = own.iter().flat_map(|step| &step.overlay).cloned().collect();
+        let whole: Vec<_> = own.iter().chain(&self.later).collect();
+        let lives = overlay::lives(&self.files, &whole, &wanted)?;
+        Ok(self.lives.get_or_init(|| lives))
+    }
+
+    /// A hash of what the series does to a tree. Commit messages do not count, nor does what only
+    /// later steps than those of this part do, to overlay files too.
     pub fn hash(&self) -> Result<String> {
+        let lives = self.lives()?;
         let mut hasher = blake3::Hasher::new();
         for step in &self.steps {
-            let patch = read(&step.patch)?;
+            let patch = step.text()?;
             let diff = patch
                 .find("\ndiff --git ")
                 .map_or(&patch[..], |at| &patch[at..]);
             hasher.update(blake3::hash(diff.as_bytes()).as_bytes());
             for file in &step.overlay {
-                let path = self.overlay_file(file);
-                let content =
-                    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
                 hasher.update(blake3::hash(file.as_bytes()).as_bytes());
-                hasher.update(blake3::hash(&content).as_bytes());
+                hasher.update(blake3::hash(&lives[file].first).as_bytes());
             }
         }
         Ok(hasher.finalize().to_hex()[..32].to_string())
@@ -191,74 +204,46 @@ impl Series {
     }
 
     fn scratch(&self, source: &str, original: &Contents, author: &Author) -> Result<Scratch> {
+        let lives = self.lives()?;
         let scratch = Scratch::new(original, author)?;
-        for step in &self.steps {
+        let (own, planted) = self.steps.split_at(self.steps.len() - self.planted);
+        let apply = |step: &Step| {
+            scratch
+                .am(&step.patch)
+                .with_context(|| format!("{} does not apply to {source}", step.patch.display()))
+        };
+        for step in own {
             for file in &step.overlay {
                 if original.get(file).is_some_and(Option::is_some) {
                     bail!(
                         "{}: {source} has a file of that name: a patch must change it",
-                        self.overlay_file(file).display()
+                        self.files.overlay(file).display()
                     );
                 }
             }
-            scratch
-                .am(&step.patch)
-                .with_context(|| format!("{} does not apply to {source}", step.patch.display()))?;
+            apply(step)?;
             for file in &step.overlay {
-                scratch.copy(&self.overlay_file(file), file)?;
+                scratch.write(file, &lives[file].first)?;
             }
             if !step.overlay.is_empty() {
                 scratch.amend()?;
             }
         }
-        Ok(scratch)
-    }
-}
-
-fn parse_step(line: &str, files: &KernelDir, base: Base) -> Result<Step> {
-    let mut words = line.split_whitespace();
-    let name = words.next().unwrap_or_default();
-    let patch = files.path().join(base.name()).join(name);
-    if !patch.is_file() {
-        bail!("{}: no such patch", patch.display());
-    }
-    match words.next() {
-        None | Some("+") => {}
-        Some(word) => bail!("'{word}': after the patch comes '+', then overlay files"),
-    }
-    let overlay: Vec<String> = words.map(str::to_string).collect();
-    for file in &overlay {
-        let plain = Path::new(file)
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
-        let path = files.path().join("overlay").join(file);
-        if !plain || !path.is_file() {
-            bail!("'{file}': no such file: {}", path.display());
-        }
-    }
-    Ok(Step { patch, overlay })
-}
-
-/// The paths that a patch adds, changes or removes.
-fn touched_by(patch: &str) -> BTreeSet<String> {
-    let mut touched = BTreeSet::new();
-    let mut lines = patch.lines().peekable();
-    while let Some(line) = lines.next() {
-        let Some(old) = line.strip_prefix("--- ") else {
-            continue;
-        };
-        // A removed line may begin like this too, but then no "+++ " follows
-        // with a path.
-        let Some(new) = lines.peek().and_then(|next| next.strip_prefix("+++ ")) else {
-            continue;
-        };
-        for (name, prefix) in [(old, "a/"), (new, "b/")] {
-            if let Some(path) = name.strip_prefix(prefix) {
-                touched.insert(path.trim_end().to_string());
+        if self.later.is_empty() {
+            for (file, life) in lives {
+                // Only if a hunk fits two places, and fitted another one on the way back.
+                if scratch.read(file)?.as_deref() != Some(&life.last) {
+                    bail!(
+                        "{}: the steps that change {file} do not end with it: write them back \
+                         with 'wideleaf kernel import'",
+                        self.files.overlay(file).display()
+                    );
+                }
             }
         }
+        planted.iter().try_for_each(apply)?;
+        Ok(scratch)
     }
-    touched
 }
 
 fn read_series(base: Base, files: &KernelDir) -> Result<(PathBuf, String)> {
@@ -272,12 +257,16 @@ fn read(path: &Path) -> Result<String> {
 }
 
 #[cfg(test)]
+#[path = "series_growing_tests.rs"]
+mod growing_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{Lab, hook};
     use std::process::Command;
 
-    fn git(dir: &Path, args: &[&str]) -> String {
+    pub(super) fn git(dir: &Path, args: &[&str]) -> String {
         let out = Command::new("git")
             .current_dir(dir)
             .args([
@@ -304,20 +293,12 @@ mod tests {
         }
     }
 
-    fn export(lab: &Lab, dir: &Path) -> Vec<PathBuf> {
+    pub(super) fn export(lab: &Lab, dir: &Path) -> Vec<PathBuf> {
         let series = lab.series();
         let original = lab.tree().originals(&series.touched().unwrap()).unwrap();
         series
             .export(&lab.source.to_string(), &original, &ada(), dir)
             .unwrap()
-    }
-
-    #[test]
-    fn touched_files_are_found_and_message_text_is_not() {
-        let patch = "a subject\n\n--- not a file\n---\n--- a/mm/x.c\n+++ b/mm/x.c\n@@ -1 +1 @@\n\
-                     --- gone\n+here\n--- /dev/null\n+++ b/mm/new.c\n";
-        let touched: Vec<_> = touched_by(patch).into_iter().collect();
-        assert_eq!(touched, ["mm/new.c", "mm/x.c"]);
     }
 
     #[test]

@@ -147,6 +147,11 @@ impl Lab {
         fs::write(self.files.path().join("7.3/0001-hook.patch"), text).unwrap();
     }
 
+    /// A further patch; no step as long as the series does not name it.
+    pub(crate) fn further(&self, name: &str, text: &str) {
+        fs::write(self.files.path().join("7.3").join(name), text).unwrap();
+    }
+
     pub(crate) fn write_series(&self, text: &str) {
         fs::write(self.files.path().join("7.3/series"), text).unwrap();
     }
