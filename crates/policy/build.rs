@@ -11,7 +11,7 @@ fn main() {
     let sources = [
         root.join("mm/leaf_policy.c"),
         root.join("mm/leaf_align.c"),
-        root.join("mm/leaf_rules.c"),
+        root.join("mm/leaf_evidence.c"),
         here.join("src/export.c"),
     ];
 
@@ -41,9 +41,9 @@ fn main() {
 
     for path in [
         root.join("mm/leaf_internal.h"),
-        root.join("mm/tests/leaf_policy_cases.h"),
+        root.join("mm/tests/leaf_align_cases.h"),
+        root.join("mm/tests/leaf_read_cases.h"),
         root.join("include/linux/leaf_policy.h"),
-        root.join("include/linux/leaf_tables.h"),
         here.join("src/host"),
     ]
     .iter()

@@ -11,7 +11,7 @@
 
 use serde::Serialize;
 use wideleaf_elf::{Class, Elf, Kind, LEAF_2M, Machine, Placement, Segment};
-use wideleaf_policy::{Align, Ground, History, Read, SCAN, Table, Thp};
+use wideleaf_policy::{Account, Advice, Align, Ground, Read, SCAN, Table, Thp};
 
 /// A kernel, as far as text is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -260,7 +260,8 @@ fn patched_leaf(ground: &Ground, segment: &Segment, reachable: u64, page: u64) -
         collapse: 0,
         filled: 0,
         evicted: false,
-        history: History::default(),
+        advice: Advice::None,
+        account: Account::default(),
     };
     1 << wideleaf_policy::read(&read).leaf
 }

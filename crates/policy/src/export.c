@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* What the headers hold as data, reachable by symbol from Rust. */
-#include "leaf_policy_cases.h"
+#include "leaf_read_cases.h"
 
 /* Where a member lies; the whole struct is a member without a name. */
 struct leaf_export_member {
@@ -9,7 +9,6 @@ struct leaf_export_member {
 	u32 size;
 };
 
-const struct leaf_table *leaf_export_tables(u32 *nr);
 const char *leaf_export_read_case(u32 nr, struct leaf_read_answer *want,
 				  struct leaf_read_answer *answer);
 const char *leaf_export_align_case(u32 nr, u8 *shift,
@@ -18,12 +17,6 @@ const char *leaf_export_elf_case(u32 nr, u8 *shift, u32 *segment,
 				 struct leaf_align_answer *answer);
 
 const struct leaf_export_member *leaf_export_layout(u32 *nr);
-
-const struct leaf_table *leaf_export_tables(u32 *nr)
-{
-	*nr = ARRAY_SIZE(leaf_tables);
-	return leaf_tables;
-}
 
 /*
  * The shared cases, one at a time: each returns the case's name, or null after
@@ -75,12 +68,8 @@ const char *leaf_export_elf_case(u32 nr, u8 *shift, u32 *segment,
 	  sizeof(((struct type *)NULL)->member) }
 
 static const struct leaf_export_member leaf_export_members[] = {
-	WHOLE(leaf_size),
-	MEMBER(leaf_size, shift),
-	MEMBER(leaf_size, kind),
 	WHOLE(leaf_table),
-	MEMBER(leaf_table, arch),
-	MEMBER(leaf_table, sizes),
+	MEMBER(leaf_table, shift),
 	MEMBER(leaf_table, nr),
 	WHOLE(leaf_ground),
 	MEMBER(leaf_ground, table),
@@ -95,9 +84,9 @@ static const struct leaf_export_member leaf_export_members[] = {
 	WHOLE(leaf_trace),
 	MEMBER(leaf_trace, nr),
 	MEMBER(leaf_trace, tried),
-	WHOLE(leaf_history),
-	MEMBER(leaf_history, debt),
-	MEMBER(leaf_history, lonely),
+	WHOLE(leaf_account),
+	MEMBER(leaf_account, debt),
+	MEMBER(leaf_account, lonely),
 	WHOLE(leaf_read),
 	MEMBER(leaf_read, ground),
 	MEMBER(leaf_read, start),
@@ -105,15 +94,16 @@ static const struct leaf_export_member leaf_export_members[] = {
 	MEMBER(leaf_read, offset),
 	MEMBER(leaf_read, fault),
 	MEMBER(leaf_read, window),
-	MEMBER(leaf_read, spare),
 	MEMBER(leaf_read, hole),
-	MEMBER(leaf_read, run),
 	MEMBER(leaf_read, gap),
+	MEMBER(leaf_read, spare),
+	MEMBER(leaf_read, run),
 	MEMBER(leaf_read, last_size),
 	MEMBER(leaf_read, filled),
 	MEMBER(leaf_read, collapse),
 	MEMBER(leaf_read, evicted),
-	MEMBER(leaf_read, history),
+	MEMBER(leaf_read, advice),
+	MEMBER(leaf_read, account),
 	WHOLE(leaf_read_answer),
 	MEMBER(leaf_read_answer, offset),
 	MEMBER(leaf_read_answer, size),
@@ -121,7 +111,7 @@ static const struct leaf_export_member leaf_export_members[] = {
 	MEMBER(leaf_read_answer, leaf),
 	MEMBER(leaf_read_answer, rule),
 	MEMBER(leaf_read_answer, collapse),
-	MEMBER(leaf_read_answer, history),
+	MEMBER(leaf_read_answer, account),
 	MEMBER(leaf_read_answer, trace),
 	WHOLE(leaf_align),
 	MEMBER(leaf_align, ground),

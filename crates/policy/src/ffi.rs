@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The C core's declarations: `kernel/overlay/include/linux/leaf_policy.h`.
 
-use std::ffi::{c_char, c_int};
+#[cfg(test)]
+use std::ffi::c_char;
+use std::ffi::c_int;
 
 pub const TABLE_MAX: usize = 8;
 
 #[repr(C)]
-pub struct LeafSize {
-    pub shift: u8,
-    pub kind: *const c_char,
-}
-
-#[repr(C)]
 pub struct LeafTable {
-    pub arch: *const c_char,
-    pub sizes: *const LeafSize,
+    pub shift: *const u8,
     pub nr: u32,
 }
+
+// SAFETY: only made of constants (`machines.rs`), and C never writes to it.
+unsafe impl Sync for LeafTable {}
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -45,7 +43,7 @@ pub struct Trace {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct History {
+pub struct Account {
     pub debt: u16,
     pub lonely: u16,
 }
@@ -59,15 +57,16 @@ pub struct Read {
     pub offset: u64,
     pub fault: u64,
     pub window: u64,
-    pub spare: u64,
     pub hole: u64,
-    pub run: u64,
     pub gap: u64,
+    pub spare: u64,
+    pub run: u64,
     pub last_size: u64,
     pub filled: u64,
     pub collapse: u8,
     pub evicted: u8,
-    pub history: History,
+    pub advice: u8,
+    pub account: Account,
 }
 
 #[repr(C)]
@@ -79,7 +78,7 @@ pub struct ReadAnswer {
     pub leaf: u8,
     pub rule: u8,
     pub collapse: u8,
-    pub history: History,
+    pub account: Account,
     pub trace: Trace,
 }
 
@@ -111,7 +110,6 @@ pub struct Segment {
 }
 
 unsafe extern "C" {
-    pub fn leaf_export_tables(nr: *mut u32) -> *const LeafTable;
     #[cfg(test)]
     pub fn leaf_export_read_case(
         nr: u32,
@@ -140,6 +138,4 @@ unsafe extern "C" {
         nr: u32,
         answer: *mut AlignAnswer,
     );
-    pub fn leaf_rule_name(rule: u32) -> *const c_char;
-    pub fn leaf_rule_text(rule: u32) -> *const c_char;
 }

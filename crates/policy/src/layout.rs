@@ -56,14 +56,13 @@ macro_rules! mirror {
 #[test]
 fn the_mirror_has_the_layout_that_c_has() {
     let of_rust = BTreeMap::from(mirror! {
-        LeafSize = "leaf_size" { shift, kind }
-        LeafTable = "leaf_table" { arch, sizes, nr }
+        LeafTable = "leaf_table" { shift, nr }
         Ground = "leaf_ground" { table, file_size, min_order, max_order, thp, enabled }
         Tried = "leaf_tried" { shift, rule }
         Trace = "leaf_trace" { nr, tried }
-        History = "leaf_history" { debt, lonely }
-        Read = "leaf_read" { ground, start, end, offset, fault, window, spare, hole, run, gap, last_size, filled, collapse, evicted, history }
-        ReadAnswer = "leaf_read_answer" { offset, size, order, leaf, rule, collapse, history, trace }
+        Account = "leaf_account" { debt, lonely }
+        Read = "leaf_read" { ground, start, end, offset, fault, window, hole, gap, spare, run, last_size, filled, collapse, evicted, advice, account }
+        ReadAnswer = "leaf_read_answer" { offset, size, order, leaf, rule, collapse, account, trace }
         Align = "leaf_align" { ground, offset, length, space }
         AlignAnswer = "leaf_align_answer" { shift, rule, segment, trace }
         Segment = "leaf_segment" { vaddr, offset, filesz, flags }

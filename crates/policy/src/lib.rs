@@ -10,12 +10,15 @@ mod cases;
 mod ffi;
 #[cfg(test)]
 mod layout;
+mod machines;
+mod rules;
 pub mod sim;
 
+pub use machines::Leaf;
+
+use machines::Machine;
+use rules::RULES;
 use serde::Serialize;
-use std::ffi::CStr;
-use std::os::raw::c_char;
-use std::slice;
 
 /// Reads start on multiples of this many bytes (64K).
 pub const UNIT: u64 = 1 << 16;
@@ -26,36 +29,19 @@ pub const SCAN: u64 = 1 << WIDEST_SHIFT;
 
 /// The leaves of one architecture and base page size.
 #[derive(Clone, Copy)]
-pub struct Table(&'static ffi::LeafTable);
+pub struct Table(&'static Machine);
 
-// SAFETY: the table and all it points to are constant data of the C core.
-unsafe impl Send for Table {}
-// SAFETY: as above.
-unsafe impl Sync for Table {}
-
-/// One leaf that a TLB may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Leaf {
-    /// Log2 of its size in bytes.
-    pub shift: u8,
-    /// What makes it: `page`, `contpte`, `pmd`, ...
-    pub kind: &'static str,
-}
-
-fn text(pointer: *const c_char) -> &'static str {
+#[cfg(test)]
+fn text(pointer: *const std::ffi::c_char) -> &'static str {
     // SAFETY: the core hands out NUL-terminated string constants only.
-    let text = unsafe { CStr::from_ptr(pointer) };
+    let text = unsafe { std::ffi::CStr::from_ptr(pointer) };
     text.to_str().unwrap_or("?")
 }
 
 impl Table {
-    /// All tables the core knows.
+    /// All tables there are.
     pub fn all() -> Vec<Table> {
-        let mut nr = 0;
-        // SAFETY: the returned pointer leads to `nr` constant tables.
-        let tables =
-            unsafe { slice::from_raw_parts(ffi::leaf_export_tables(&mut nr), nr as usize) };
-        tables.iter().map(Table).collect()
+        machines::ALL.iter().map(Table).collect()
     }
 
     /// The table of `arch` (`arm64`, `x86_64`) with base pages of
@@ -68,7 +54,7 @@ impl Table {
 
     /// The architecture's name.
     pub fn arch(&self) -> &'static str {
-        text(self.0.arch)
+        self.0.arch
     }
 
     /// Log2 of the base page size.
@@ -77,15 +63,8 @@ impl Table {
     }
 
     /// The leaves, narrowest first.
-    pub fn leaves(&self) -> Vec<Leaf> {
-        // SAFETY: the core's tables state their own length.
-        unsafe { slice::from_raw_parts(self.0.sizes, self.0.nr as usize) }
-            .iter()
-            .map(|leaf| Leaf {
-                shift: leaf.shift,
-                kind: text(leaf.kind),
-            })
-            .collect()
+    pub fn leaves(&self) -> &'static [Leaf] {
+        self.0.leaves
     }
 }
 
@@ -103,14 +82,12 @@ pub struct Rule(u8);
 impl Rule {
     /// Short name, as in `docs/policy.md`.
     pub fn name(self) -> &'static str {
-        // SAFETY: any number is allowed.
-        text(unsafe { ffi::leaf_rule_name(self.0.into()) })
+        RULES.get(usize::from(self.0)).map_or("?", |rule| rule.0)
     }
 
     /// The rule in words, to follow "because".
     pub fn text(self) -> &'static str {
-        // SAFETY: any number is allowed.
-        text(unsafe { ffi::leaf_rule_text(self.0.into()) })
+        RULES.get(usize::from(self.0)).map_or("?", |rule| rule.1)
     }
 }
 
@@ -137,6 +114,18 @@ pub enum Thp {
     Always = 2,
 }
 
+/// What a program says of how it will execute text: `madvise()`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing.
+    #[default]
+    None = 0,
+    /// `MADV_RANDOM`.
+    Random = 1,
+    /// `MADV_SEQUENTIAL`.
+    Sequential = 2,
+}
+
 /// What both questions rest on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground {
@@ -157,7 +146,7 @@ pub struct Ground {
 impl Ground {
     fn ffi(&self) -> ffi::Ground {
         ffi::Ground {
-            table: self.table.0,
+            table: &raw const self.table.0.table,
             file_size: self.file_size,
             min_order: self.min_order,
             max_order: self.max_order,
@@ -167,9 +156,9 @@ impl Ground {
     }
 }
 
-/// Evidence kept per open file from fault to fault.
+/// Evidence kept per file from fault to fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct History {
+pub struct Account {
     /// Speculative bytes not yet proven useful, in 4K units.
     pub debt: u16,
     /// Misses without neighbours, less those with.
@@ -208,8 +197,10 @@ pub struct Read {
     pub filled: u64,
     /// Whether the faulting page was in memory before and had to go.
     pub evicted: bool,
+    /// What the program says of how it will execute the text.
+    pub advice: Advice,
     /// Evidence so far.
-    pub history: History,
+    pub account: Account,
 }
 
 /// What to read for a fault.
@@ -228,7 +219,7 @@ pub struct ReadAnswer {
     /// Log2 of the leaf to form by copying once the read is done, 0 for none.
     pub collapse: u8,
     /// Evidence to keep.
-    pub history: History,
+    pub account: Account,
     /// Leaves considered, widest first; the last one was taken.
     pub trace: Vec<Tried>,
 }
@@ -276,9 +267,10 @@ pub fn read(read: &Read) -> ReadAnswer {
         filled: read.filled,
         collapse: read.collapse,
         evicted: read.evicted.into(),
-        history: ffi::History {
-            debt: read.history.debt,
-            lonely: read.history.lonely,
+        advice: read.advice as u8,
+        account: ffi::Account {
+            debt: read.account.debt,
+            lonely: read.account.lonely,
         },
     };
     let mut answer = ffi::ReadAnswer::default();
@@ -291,9 +283,9 @@ pub fn read(read: &Read) -> ReadAnswer {
         leaf: answer.leaf,
         rule: Rule(answer.rule),
         collapse: answer.collapse,
-        history: History {
-            debt: answer.history.debt,
-            lonely: answer.history.lonely,
+        account: Account {
+            debt: answer.account.debt,
+            lonely: answer.account.lonely,
         },
         trace: trace(&answer.trace),
     }

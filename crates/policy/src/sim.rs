@@ -7,7 +7,7 @@
 //! by a fixed order or by the policy core. No reclaim, no second process, no
 //! timing: the lab measures those, this predicts bytes, faults and leaves.
 
-use crate::{Ground, History, Read, SCAN, Table, Thp, UNIT, WIDEST_SHIFT};
+use crate::{Account, Advice, Ground, Read, SCAN, Table, Thp, UNIT, WIDEST_SHIFT};
 use serde::Serialize;
 
 /// Who decides what a fault reads.
@@ -98,7 +98,7 @@ struct Simulation {
     touched: Vec<bool>,
     mmap_miss: u64,
     last: (usize, usize),
-    history: History,
+    account: Account,
     outcome: Outcome,
 }
 
@@ -115,7 +115,7 @@ pub fn run(variant: Variant, text: Text, touches: &[u64]) -> Outcome {
         touched: vec![false; pages],
         mmap_miss: 0,
         last: (0, 0),
-        history: History::default(),
+        account: Account::default(),
         outcome: Outcome::default(),
     };
     for touch in touches {
@@ -234,10 +234,11 @@ impl Simulation {
             filled: bytes(filled),
             // This machine has memory enough.
             evicted: false,
-            history: self.history,
+            advice: Advice::None,
+            account: self.account,
         });
         assert!(answer.size != 0, "policy gave no answer: {answer:?}");
-        self.history = answer.history;
+        self.account = answer.account;
         self.last = (
             (answer.offset >> self.page_shift) as usize,
             (answer.size >> self.page_shift) as usize,

@@ -6,7 +6,7 @@ mod common;
 use common::{aligns, grounds, reads};
 use proptest::prelude::*;
 use wideleaf_policy::sim::{Pattern, Text, Variant, run, touches};
-use wideleaf_policy::{Align, Ground, History, Read, Table, Thp};
+use wideleaf_policy::{Account, Advice, Align, Ground, Read, Table, Thp};
 
 fn page(ground: &Ground) -> u64 {
     1 << ground.table.page_shift()
@@ -148,7 +148,7 @@ proptest! {
     #[test]
     fn debt_stays_within_the_loan(query in reads()) {
         let answer = wideleaf_policy::read(&query);
-        prop_assert!(answer.history.debt <= query.history.debt.max(512), "{:?}", answer);
+        prop_assert!(answer.account.debt <= query.account.debt.max(512), "{:?}", answer);
     }
 }
 
@@ -258,7 +258,8 @@ fn the_first_read_is_what_the_window_says() {
             collapse: 0,
             filled: 0,
             evicted: false,
-            history: History::default(),
+            advice: Advice::None,
+            account: Account::default(),
         });
         assert_eq!(
             (answer.offset, answer.size),

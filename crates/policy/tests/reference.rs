@@ -6,7 +6,7 @@ mod common;
 
 use common::{aligns, images, reads};
 use proptest::prelude::*;
-use wideleaf_policy::{Align, Ground, Read, Segment, Thp};
+use wideleaf_policy::{Advice, Align, Ground, Read, Segment, Thp};
 
 /// 128 bits, so that nothing overflows on this side.
 type Wide = i128;
@@ -125,7 +125,8 @@ fn leaf(query: &Read) -> Option<u8> {
     let (hole, run) = (Wide::from(query.hole), Wide::from(query.run));
     let stream = if hole <= 16384 { run.min(2 << 20) } else { 0 };
     let smallest = if query.evicted { 0x10000 } else { smallest };
-    let demand = match query.history.lonely {
+    let demand = match query.account.lonely {
+        _ if !query.evicted && query.advice == Advice::Random => window.min(smallest),
         0..16 if !query.evicted => window,
         _ if stream > 0 => window.min(smallest.max(stream)),
         _ if query.evicted => window.min(smallest),
@@ -141,10 +142,15 @@ fn leaf(query: &Read) -> Option<u8> {
         };
         (demand / 4 + proven + proven / 4) / 4096
     };
-    let debt = (Wide::from(query.history.debt) - repaid).max(0) * 4096;
+    let debt = (Wide::from(query.account.debt) - repaid).max(0) * 4096;
     let trust = ((2 << 20) - debt).max(0);
 
     let narrow = query.ground.table.page_shift();
+    let stream = match query.advice {
+        Advice::None => stream,
+        Advice::Random => 0,
+        Advice::Sequential => 2 << 20,
+    };
     usable
         .into_iter()
         .find(|shift| {

@@ -8,59 +8,33 @@
  * all its page-table entries set in one go, for some CPUs make them a leaf
  * only if they are set together.
  *
- * exec_leaf_order() and exec_leaf_read() are the two places that decide.
- * Everything else is arithmetic or asks them. The latter is in leaf_read.c,
- * where the policy knows the machine's leaves, and else in exec_leaf_fixed.c.
+ * exec_leaf_order() and exec_leaf_read() are the two places that decide, both
+ * by the leaf policy. Everything else is arithmetic or asks them.
  */
 #include <linux/exec_leaf.h>
 #include <linux/fs.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
-#include <linux/sizes.h>
 
 /**
- * exec_leaf_arch_order - order of the leaf that this architecture prefers
- *
- * Architectures whose TLBs hold a group of pages in one entry override this.
- *
- * Return: order of the leaf, or 0 to leave text to the generic code.
- */
-unsigned int __weak exec_leaf_arch_order(void)
-{
-	return 0;
-}
-
-/**
- * exec_leaf_order - order of the leaf to map a VMA's text by
+ * exec_leaf_order - order of the leaf to map a VMA's text by, at least
  * @vma: mapping to look at
  *
- * Never more than 2M: beyond that, what is read in vain and what address
- * space randomisation loses outweigh the entries saved.
- *
  * Return: order of the leaf, or 0 if @vma is none of our business: not text,
- * text that is to be read sequentially, not of a file, of a file whose folios
- * cannot be as large as a leaf, or too small or ill placed to hold one; or if
- * the policy is switched off, or huge pages are, for the mapping or process.
+ * not of a file, of a file whose folios cannot be as large as a leaf, or too
+ * small or ill placed to hold one; or if the policy is switched off, or huge
+ * pages are, for the mapping or process.
  */
 unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 {
-	unsigned int order;
-
-	if ((vma->vm_flags & (VM_EXEC | VM_SEQ_READ)) != VM_EXEC)
-		return 0;
-	if (!vma->vm_file || vma_is_dax(vma) || !leaf_policy_enabled())
+	if (!(vma->vm_flags & VM_EXEC) || !vma->vm_file || vma_is_dax(vma) ||
+	    !leaf_policy_enabled())
 		return 0;
 	/* MADV_NOHUGEPAGE, PR_SET_THP_DISABLE */
 	if (leaf_thp_disabled(vma))
 		return 0;
-
-	order = exec_leaf_machine_order();
-	if ((PAGE_SIZE << order) > SZ_2M)
-		return 0;
-	if (order > mapping_max_folio_order(vma->vm_file->f_mapping))
-		return 0;
-	return leaf_policy_helps(vma) ? order : 0;
+	return leaf_policy_helps(vma) ? leaf_policy_order() : 0;
 }
 
 /**
@@ -171,15 +145,21 @@ void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
  * @vmf: the fault
  * @before: pages to read before the fault's
  *
- * Not before the VMA. What lies there in a program or library is text, and one
- * page of it that is cached early keeps the block from ever being one folio:
- * ld.so relocates data before it executes anything.
+ * Not before the VMA, if that is a private mapping of a file that may have text
+ * in wide folios. What lies there in a program or library is text, and one page
+ * of it that is cached early keeps the block from ever being one folio: ld.so
+ * relocates data before it executes anything.
  *
  * Return: index of the first page to read.
  */
 pgoff_t exec_leaf_around(const struct vm_fault *vmf, unsigned long before)
 {
+	const struct vm_area_struct *vma = vmf->vma;
 	pgoff_t start = vmf->pgoff - min(vmf->pgoff, before);
 
-	return leaf_policy_enabled() ? max(start, vmf->vma->vm_pgoff) : start;
+	if ((vma->vm_flags & VM_SHARED) || !leaf_policy_enabled() ||
+	    mapping_max_folio_order(vma->vm_file->f_mapping) <
+	    leaf_policy_order())
+		return start;
+	return max(start, vma->vm_pgoff);
 }

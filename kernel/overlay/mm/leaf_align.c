@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The exec policy's second question: which alignment to give a mapping. Rules
- * and reasons in docs/policy.md.
+ * The leaf policy's first question: which alignment to give a mapping. Rules
+ * and reasons in Documentation/mm/leaf_policy.rst.
  */
 #include "leaf_internal.h"
 
@@ -14,7 +14,7 @@ static void leaf_search(const struct leaf_align *align,
 	u32 i, rule, shift;
 
 	for (i = table->nr - 1; i; i--) {
-		shift = table->sizes[i].shift;
+		shift = table->shift[i];
 		rule = leaf_refuse_mapping(&align->ground, range, displacement,
 					   shift);
 		/* The slack that an aligned search needs must exist as well. */
@@ -26,8 +26,8 @@ static void leaf_search(const struct leaf_align *align,
 			break;
 		leaf_try(&answer->trace, shift, rule);
 	}
-	answer->shift = table->sizes[i].shift;
-	answer->rule = i ? LEAF_RULE_ALIGN : LEAF_RULE_PAGE;
+	answer->shift = table->shift[i];
+	answer->rule = i ? LEAF_RULE_WIDEST : LEAF_RULE_PAGE;
 	leaf_try(&answer->trace, answer->shift, answer->rule);
 }
 

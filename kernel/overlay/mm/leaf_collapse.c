@@ -15,7 +15,6 @@
 #include <linux/fs.h>
 #include <linux/hash.h>
 #include <linux/jiffies.h>
-#include <linux/leaf_ground.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
@@ -27,6 +26,8 @@
 #include <linux/swap.h>
 #include <linux/task_work.h>
 #include <linux/workqueue.h>
+
+#include <trace/events/leaf_policy.h>
 
 #include "internal.h"
 
@@ -174,10 +175,13 @@ static void leaf_retry_work(struct work_struct *work)
 	struct leaf_request *request =
 		container_of(work, struct leaf_request, retry);
 	struct mem_cgroup *memcg = set_active_memcg(request->memcg);
+	int err;
 
 	lru_add_drain_all();
-	if (leaf_replace(request->file->f_mapping, request->start,
-			 LEAF_BLOCK_ORDER))
+	err = leaf_replace(request->file->f_mapping, request->start,
+			   LEAF_BLOCK_ORDER);
+	trace_leaf_collapse(request->file->f_mapping->host, request->start, err);
+	if (err)
 		leaf_pause(request);
 	set_active_memcg(memcg);
 	mem_cgroup_put(request->memcg);
@@ -221,8 +225,11 @@ static void leaf_collapse_work(struct callback_head *work)
 	int err = 0;
 
 	/* A task that exits has no mm left, and one that is killed soon none. */
-	if (current->mm && !fatal_signal_pending(current))
+	if (current->mm && !fatal_signal_pending(current)) {
 		err = leaf_collapse(request);
+		trace_leaf_collapse(request->file->f_mapping->host,
+				    request->start, err);
+	}
 	if (err)
 		leaf_pause(request);
 	if (err != -EAGAIN || !leaf_retry(request))

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The exec policy, asked with the kernel's own types.
+ * The leaf policy, asked with the kernel's own types.
  *
- * The policy itself is in leaf_policy.c and leaf_align.c, which know sizes
+ * The policy itself is in leaf_align.c and leaf_policy.c, which know sizes
  * only. Here is what they rest on, and the one switch.
  */
-#include <linux/exec_leaf.h>
+#include <linux/array_size.h>
 #include <linux/fs.h>
 #include <linux/kobject.h>
 #include <linux/leaf_ground.h>
-#include <linux/leaf_tables.h>
 #include <linux/mm.h>
 #include <linux/mman.h>
 #include <linux/pagemap.h>
+#include <linux/pgtable.h>
 #include <linux/sched.h>
 #include <linux/sysfs.h>
 
-static const struct leaf_table leaf_running = {
-#if defined(CONFIG_X86_64)
-	"x86_64", leaf_sizes_x86_64, ARRAY_SIZE(leaf_sizes_x86_64)
-#elif defined(CONFIG_ARM64_64K_PAGES)
-	"arm64", leaf_sizes_arm64_64k, ARRAY_SIZE(leaf_sizes_arm64_64k)
-#elif defined(CONFIG_ARM64_16K_PAGES)
-	"arm64", leaf_sizes_arm64_16k, ARRAY_SIZE(leaf_sizes_arm64_16k)
-#elif defined(CONFIG_ARM64_4K_PAGES)
-	"arm64", leaf_sizes_arm64_4k, ARRAY_SIZE(leaf_sizes_arm64_4k)
-#else
-#error "no table of this architecture's leaves in linux/leaf_tables.h"
+#define CREATE_TRACE_POINTS
+#include <trace/events/leaf_policy.h>
+
+/* Leaves of this kernel up to a PMD: none that is wider is ever asked for. */
+static const u8 leaf_shifts[] = {
+	PAGE_SHIFT,
+#ifdef CONFIG_ARM64_CONTPTE
+	CONT_PTE_SHIFT,
 #endif
+	PMD_SHIFT,
+};
+
+static const struct leaf_table leaf_running = {
+	leaf_shifts, ARRAY_SIZE(leaf_shifts)
 };
 
 static bool leaf_policy_on = true;
@@ -80,14 +82,14 @@ bool leaf_policy_enabled(void)
  */
 unsigned int leaf_policy_order(void)
 {
-	return leaf_running.sizes[1].shift - PAGE_SHIFT;
+	return leaf_shifts[1] - PAGE_SHIFT;
 }
 
 /**
  * leaf_ground - what the policy rests on, for a file
  * @file: the file
  *
- * Return: the ground for either of the policy's questions.
+ * Return: the ground for any of the policy's questions.
  */
 struct leaf_ground leaf_ground(const struct file *file)
 {
@@ -142,6 +144,7 @@ unsigned long leaf_mmap_align(const struct file *file, unsigned long addr,
 	if (!align.ground.file_size)
 		return 0;
 	leaf_align_decide(&align, &answer);
+	trace_leaf_align(file, &align, &answer);
 	return leaf_align_bytes(&answer);
 }
 
@@ -162,11 +165,13 @@ unsigned long leaf_segment_align(const struct file *file,
 {
 	struct leaf_align align = {
 		.ground = leaf_ground(file),
+		.offset = segment->offset,
 		.length = span,
 		.space = TASK_SIZE,
 	};
 	struct leaf_align_answer answer;
 
 	leaf_align_elf(&align, segment, 1, &answer);
+	trace_leaf_align(file, &align, &answer);
 	return leaf_align_bytes(&answer);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What both questions of the exec policy share. Positions are file offsets in
+ * What the questions of the leaf policy share. Positions are file offsets in
  * bytes. Shifts, masks, additions and comparisons only: no 64-bit division, so
  * that 32-bit builds need no help.
  */
@@ -14,6 +14,29 @@
 struct leaf_range {
 	u64 first;
 	u64 last;
+};
+
+/* More than any file has; sums of a few such sizes do not overflow. */
+#define LEAF_FAR		BIT_ULL(60)
+
+#define LEAF_UNIT		BIT_ULL(LEAF_UNIT_SHIFT)
+
+/* Demand repays a quarter of its size: speculation stays below 25 %. */
+#define LEAF_REPAY_SHIFT	2
+
+/* A read under construction. */
+struct leaf_plan {
+	struct leaf_range range;
+	/* Faulting page. */
+	u64 pos;
+	/* First byte to read if the fault's unit is all that is wanted. */
+	u64 first;
+	/* Bytes that demand alone justifies. */
+	u64 demand;
+	/* Bytes resident right before @first: a stream if not 0. */
+	u64 stream;
+	/* Bytes beyond @demand that the file may be read on trust. */
+	u64 trust;
 };
 
 static inline u64 leaf_min(u64 a, u64 b)
@@ -38,7 +61,7 @@ static inline u64 leaf_round_down(u64 pos, u32 shift)
 
 static inline u8 leaf_page_shift(const struct leaf_ground *ground)
 {
-	return ground->table->sizes[0].shift;
+	return ground->table->shift[0];
 }
 
 static inline void leaf_try(struct leaf_trace *trace, u32 shift, u32 rule)
@@ -99,6 +122,15 @@ static inline int leaf_held(const struct leaf_range *range, u32 shift)
 	return block >= range->first && (block | mask) <= range->last;
 }
 
+/* Whether @range holds all of the naturally aligned block at @pos. */
+static inline int leaf_holds(const struct leaf_range *range, u64 pos, u32 shift)
+{
+	const u64 block = leaf_round_down(pos, shift);
+
+	return block >= range->first &&
+	       (block | (leaf_bytes(shift) - 1)) <= range->last;
+}
+
 /*
  * What speaks against a leaf anywhere in a mapping of @range whose addresses
  * are @displacement away from its file offsets.
@@ -117,5 +149,30 @@ static inline u32 leaf_refuse_mapping(const struct leaf_ground *ground,
 		return LEAF_RULE_NOT_CONGRUENT;
 	return LEAF_RULE_NR;
 }
+
+/* The readahead window in whole units. */
+static inline u64 leaf_window(const struct leaf_read *read)
+{
+	u64 window = leaf_min(read->window, LEAF_FAR);
+
+	return leaf_round_down(window + LEAF_UNIT - 1, LEAF_UNIT_SHIFT);
+}
+
+/* The least that is worth reading: the leaf that a unit holds, or a page. */
+static inline u64 leaf_smallest(const struct leaf_ground *ground)
+{
+	const struct leaf_table *table = ground->table;
+
+	if (table->nr > 1 && table->shift[1] <= LEAF_UNIT_SHIFT)
+		return leaf_bytes(table->shift[1]);
+	return leaf_bytes(table->shift[0]);
+}
+
+void leaf_weigh(const struct leaf_read *read, struct leaf_plan *plan,
+		struct leaf_account *account);
+u32 leaf_refuse_cost(const struct leaf_read *read, u32 shift);
+u32 leaf_refuse_unproven(const struct leaf_plan *plan, u64 size);
+u64 leaf_grow(const struct leaf_read *read, const struct leaf_plan *plan);
+void leaf_owe(struct leaf_account *account, struct leaf_plan *plan, u64 bytes);
 
 #endif /* _MM_LEAF_INTERNAL_H */

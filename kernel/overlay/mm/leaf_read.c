@@ -1,48 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The exec policy's first question, asked for a fault: what the page cache
- * holds around it, how much memory there is, and what earlier reads of the
- * file proved.
+ * What to read for a fault on text: what the page cache holds around it, how
+ * much memory there is, and what earlier reads of the file proved.
  */
+#include <linux/cpuset.h>
 #include <linux/exec_leaf.h>
 #include <linux/fs.h>
 #include <linux/leaf_ground.h>
 #include <linux/memcontrol.h>
+#include <linux/mempolicy.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
+#include <linux/nodemask.h>
 #include <linux/pagemap.h>
-#include <linux/topology.h>
 #include <linux/vmstat.h>
 #include <linux/xarray.h>
 
+#include <trace/events/leaf_policy.h>
+
 #define LEAF_SCAN_PAGES	(LEAF_SCAN >> PAGE_SHIFT)
-
-/*
- * What earlier reads proved is kept in ra->prev_pos, of which only read() makes
- * use. The upper half tells our values from positions: they are negative, as
- * is that of a file that was never read. To read() both mean "not here".
- */
-#define LEAF_HISTORY_TAG	0xfea1eaf0ULL
-
-static struct leaf_history leaf_recall(const struct file_ra_state *ra)
-{
-	u64 word = READ_ONCE(ra->prev_pos);
-
-	if (word >> 32 != LEAF_HISTORY_TAG)
-		return (struct leaf_history) { };
-	return (struct leaf_history) {
-		.debt = (u16)(word >> 16),
-		.lonely = (u16)word,
-	};
-}
-
-static void leaf_remember(struct file_ra_state *ra,
-			  const struct leaf_history *history)
-{
-	WRITE_ONCE(ra->prev_pos, (loff_t)(LEAF_HISTORY_TAG << 32 |
-					  (u64)history->debt << 16 |
-					  history->lonely));
-}
 
 /*
  * Fill in @hole, @run, and what of @filled lies before the fault; returns the
@@ -114,14 +90,21 @@ static bool leaf_evicted(struct address_space *mapping, pgoff_t pgoff)
 	return xa_is_value(xa_load(&mapping->i_pages, pgoff));
 }
 
+static enum leaf_advice leaf_advice(const struct vm_area_struct *vma)
+{
+	if (vma->vm_flags & VM_RAND_READ)
+		return LEAF_ADVICE_RANDOM;
+	return vma->vm_flags & VM_SEQ_READ ? LEAF_ADVICE_SEQUENTIAL :
+					     LEAF_ADVICE_NONE;
+}
+
 /*
  * A block can be collapsed if the task that faults returns to user mode next,
  * and if nobody may be about to write to it.
  */
 static u8 leaf_collapsible(const struct vm_fault *vmf)
 {
-	if (!IS_ENABLED(CONFIG_LEAF_COLLAPSE) ||
-	    inode_is_open_for_write(vmf->vma->vm_file->f_mapping->host))
+	if (inode_is_open_for_write(vmf->vma->vm_file->f_mapping->host))
 		return 0;
 	return vmf->flags & FAULT_FLAG_USER ? LEAF_WIDEST_SHIFT : 0;
 }
@@ -168,15 +151,30 @@ static u64 leaf_zone_spare(struct zone *zone)
 	return (u64)(nr_free - min_wmark_pages(zone) - reserve) << PAGE_SHIFT;
 }
 
-/* Bytes that one folio may take here, and in the memory cgroup. */
+/* Does the task's cpuset and memory policy let it take memory of a node? */
+static bool leaf_node_allowed(int nid)
+{
+#ifdef CONFIG_NUMA
+	const struct mempolicy *policy = get_task_policy(current);
+
+	if (policy->mode == MPOL_BIND && !node_isset(nid, policy->nodes))
+		return false;
+#endif
+	return node_isset(nid, cpuset_current_mems_allowed);
+}
+
+/* Bytes that one folio may take, and the memory cgroup may hold. */
 static u64 leaf_spare(void)
 {
-	struct pglist_data *node = NODE_DATA(numa_mem_id());
 	u64 spare = 0;
-	int i;
+	int nid, i;
 
-	for (i = 0; i < MAX_NR_ZONES; i++)
-		spare = max(spare, leaf_zone_spare(&node->node_zones[i]));
+	for_each_node_state(nid, N_MEMORY) {
+		if (!leaf_node_allowed(nid))
+			continue;
+		for (i = 0; i < MAX_NR_ZONES; i++)
+			spare = max(spare, leaf_zone_spare(&NODE_DATA(nid)->node_zones[i]));
+	}
 	return min(spare, leaf_memcg_spare());
 }
 
@@ -212,7 +210,8 @@ static void leaf_look(const struct vm_fault *vmf, struct leaf_read *read)
 		.spare = leaf_spare(),
 		.collapse = leaf_collapsible(vmf),
 		.evicted = leaf_evicted(mapping, vmf->pgoff),
-		.history = leaf_recall(ra),
+		.advice = leaf_advice(vma),
+		.account = leaf_account_of(mapping->host),
 	};
 	end = leaf_look_back(mapping, vmf->pgoff, read);
 	leaf_look_ahead(mapping, vmf->pgoff, read);
@@ -223,29 +222,25 @@ static void leaf_look(const struct vm_fault *vmf, struct leaf_read *read)
 /**
  * exec_leaf_read - what to read for a fault on text that is not cached
  * @vmf: the fault
- * @narrow: folio order that the caller would use; the policy knows better
  * @span: the answer
  *
  * Return: true if @span says what to read; false if the policy has no say and
  * the caller is to do as it does for any mapping.
  */
-bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
-		    struct exec_leaf_span *span)
+bool exec_leaf_read(const struct vm_fault *vmf, struct exec_leaf_span *span)
 {
-	const struct vm_area_struct *vma = vmf->vma;
 	struct leaf_read_answer answer;
-	struct file_ra_state *ra;
 	struct leaf_read read;
 
-	if (!exec_leaf_order(vma))
+	if (!exec_leaf_order(vmf->vma))
 		return false;
 
-	ra = &vma->vm_file->f_ra;
 	leaf_look(vmf, &read);
 	leaf_read_decide(&read, &answer);
+	trace_leaf_read(vmf, &answer);
 	if (!answer.size)
 		return false;
-	leaf_remember(ra, &answer.history);
+	leaf_account_keep(vmf->vma->vm_file->f_mapping->host, answer.account);
 	if (answer.collapse)
 		leaf_collapse_later(vmf);
 	span->start = answer.offset >> PAGE_SHIFT;

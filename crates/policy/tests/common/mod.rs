@@ -4,7 +4,7 @@
 #![allow(dead_code, missing_docs)]
 
 use proptest::prelude::*;
-use wideleaf_policy::{Align, Ground, History, Read, Segment, Table, Thp};
+use wideleaf_policy::{Account, Advice, Align, Ground, Read, Segment, Table, Thp};
 
 /// So many that all of a file's tests end within seconds in a debug build on a busy
 /// machine; `PROPTEST_CASES` runs more, e.g. 1000000 over night.
@@ -101,19 +101,20 @@ pub fn reads() -> impl Strategy<Value = Read> {
         size(),
         prop_oneof![Just(0u8), Just(21)],
         any::<bool>(),
+        prop_oneof![4 => Just(Advice::None), 1 => Just(Advice::Random), 1 => Just(Advice::Sequential)],
     );
     let window =
         prop_oneof![4 => Just(128 << 10), 4 => (12..25u32).prop_map(|s| 1 << s), 1 => size()];
     let spare = prop_oneof![4 => Just(1 << 30), 2 => size()];
-    let history = (prop_oneof![0..600u16, Just(u16::MAX)], 0..40u16);
-    (grounds(), at, window, spare, cache, history).prop_map(
+    let account = (prop_oneof![0..600u16, Just(u16::MAX)], 0..40u16);
+    (grounds(), at, window, spare, cache, account).prop_map(
         |(ground, (at, low, start, offset, length), window, spare, cache, (debt, lonely))| {
             let start = if low {
                 start
             } else {
                 0x7f00_0000_0000u64.wrapping_add(start)
             };
-            let (hole, run, gap, last_size, filled, collapse, evicted) = cache;
+            let (hole, run, gap, last_size, filled, collapse, evicted, advice) = cache;
             let hole = if at & 1 == 0 { 0 } else { hole };
             Read {
                 ground,
@@ -130,7 +131,8 @@ pub fn reads() -> impl Strategy<Value = Read> {
                 collapse,
                 filled,
                 evicted,
-                history: History { debt, lonely },
+                advice,
+                account: Account { debt, lonely },
             }
         },
     )

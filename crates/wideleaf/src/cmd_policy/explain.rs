@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use std::slice;
 use wideleaf_elf::{Elf, FileSource, Kind};
 use wideleaf_policy::{
-    Align, AlignAnswer, Ground, History, Read, ReadAnswer, Segment, Table, Thp, Tried, align,
-    align_elf, read,
+    Account, Advice, Align, AlignAnswer, Ground, Read, ReadAnswer, Segment, Table, Thp, Tried,
+    align, align_elf, read,
 };
 use wideleaf_size::short;
 use wideleaf_table::{left, right};
@@ -94,6 +94,10 @@ struct Fault {
     /// The faulting page was in memory before and had to go
     #[arg(long)]
     evicted: bool,
+    /// What the program says of how it will execute the text: madvise()
+    #[arg(long, value_name = "ADVICE", value_parser = ["none", "random", "sequential"],
+          default_value = "none")]
+    advice: String,
     /// Speculative bytes not yet proven useful
     #[arg(long, value_parser = bytes, value_name = "SIZE", default_value = "0")]
     debt: u64,
@@ -221,7 +225,12 @@ fn fault(args: &Args, align: Align, start: u64, end: u64) -> Result<Read> {
         },
         filled: at.filled.unwrap_or(0),
         evicted: at.evicted,
-        history: History {
+        advice: match at.advice.as_str() {
+            "random" => Advice::Random,
+            "sequential" => Advice::Sequential,
+            _ => Advice::None,
+        },
+        account: Account {
             debt,
             lonely: at.lonely,
         },
@@ -379,12 +388,12 @@ fn read_text(answer: &ReadAnswer, query: &Read, table: Table) -> String {
             short(1 << answer.collapse)
         );
     }
-    if answer.history != query.history {
+    if answer.account != query.account {
         let _ = writeln!(
             text,
             "  remembered: debt {}, lonely {}",
-            short(u64::from(answer.history.debt) << 12),
-            answer.history.lonely
+            short(u64::from(answer.account.debt) << 12),
+            answer.account.lonely
         );
     }
     text
@@ -433,7 +442,7 @@ fn read_json(answer: &ReadAnswer, table: Table) -> Value {
         "leaf": 1u64 << answer.leaf,
         "collapse": if answer.collapse == 0 { 0 } else { 1u64 << answer.collapse },
         "rule": answer.rule,
-        "history": answer.history,
+        "account": answer.account,
         "tried": tried_json(&answer.trace, table),
     })
 }

@@ -8,12 +8,20 @@
 #ifndef _LINUX_EXEC_LEAF_H
 #define _LINUX_EXEC_LEAF_H
 
+#include <linux/bits.h>
+#include <linux/leaf_ground.h>
 #include <linux/math.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 
+/* What the widest leaf maps: bytes, pages, order */
+#define LEAF_BLOCK		BIT_ULL(LEAF_WIDEST_SHIFT)
+#define LEAF_BLOCK_PAGES	(LEAF_BLOCK >> PAGE_SHIFT)
+#define LEAF_BLOCK_ORDER	(LEAF_WIDEST_SHIFT - PAGE_SHIFT)
+
 struct address_space;
 struct file_ra_state;
+struct inode;
 struct readahead_control;
 struct vm_fault;
 
@@ -56,59 +64,37 @@ static inline pgoff_t exec_leaf_block_end(const struct exec_leaf_block *block)
 }
 
 #ifdef CONFIG_LEAF_POLICY
-bool leaf_policy_enabled(void);
-#else
-static inline bool leaf_policy_enabled(void)
-{
-	return true;
-}
-#endif
-
-void page_cache_ra_leaf(struct readahead_control *ractl,
-			struct file_ra_state *ra, unsigned int order);
-bool leaf_thp_disabled(const struct vm_area_struct *vma);
-void retract_page_tables(struct address_space *mapping, pgoff_t pgoff);
-
-#ifdef CONFIG_EXEC_LEAF
-
-unsigned int leaf_policy_order(void);
-unsigned int exec_leaf_arch_order(void);
-
-/* Order of the leaf that text is mapped by, at least; 0 where there is none */
-static inline unsigned int exec_leaf_machine_order(void)
-{
-#ifdef CONFIG_LEAF_READ
-	return leaf_policy_order();
-#else
-	return exec_leaf_arch_order();
-#endif
-}
 
 unsigned int exec_leaf_order(const struct vm_area_struct *vma);
-bool exec_leaf_read(const struct vm_fault *vmf, unsigned int narrow,
-		    struct exec_leaf_span *span);
+bool exec_leaf_read(const struct vm_fault *vmf, struct exec_leaf_span *span);
 void exec_leaf_map_range(const struct vm_fault *vmf, pgoff_t *from_pte,
 			 pgoff_t *to_pte);
 struct exec_leaf_block exec_leaf_block(const struct vm_fault *vmf,
 				       unsigned int order);
 pgoff_t exec_leaf_read_end(const struct vm_fault *vmf);
-pgoff_t exec_leaf_around(const struct vm_fault *vmf, unsigned long before);
-
-/* The arithmetic behind them, for the tests */
-struct exec_leaf_span exec_leaf_span(const struct exec_leaf_block *block,
-				     unsigned long ra_pages);
-void exec_leaf_trim(const struct exec_leaf_block *block, pgoff_t cached,
-		    unsigned int narrow, unsigned long ra_pages,
-		    struct exec_leaf_span *span);
 void exec_leaf_ptes(const struct exec_leaf_block *block, pgoff_t pte_off,
 		    pgoff_t read_end, pgoff_t *from_pte, pgoff_t *to_pte);
+pgoff_t exec_leaf_around(const struct vm_fault *vmf, unsigned long before);
+
+bool leaf_policy_helps(const struct vm_area_struct *vma);
+bool leaf_thp_disabled(const struct vm_area_struct *vma);
+void page_cache_ra_leaf(struct readahead_control *ractl,
+			struct file_ra_state *ra, unsigned int order);
+void leaf_map_neighbours(const struct vm_fault *vmf);
+unsigned int leaf_neighbours(const struct exec_leaf_block *block,
+			     unsigned int pmd_off, pgoff_t read_end);
+
+struct leaf_account leaf_account_of(const struct inode *inode);
+void leaf_account_keep(const struct inode *inode, struct leaf_account account);
+
+void leaf_collapse_later(const struct vm_fault *vmf);
+int leaf_replace(struct address_space *mapping, pgoff_t start,
+		 unsigned int order);
+void leaf_map_block(struct vm_area_struct *vma, unsigned long addr,
+		    unsigned int order);
+void retract_page_tables(struct address_space *mapping, pgoff_t pgoff);
 
 #else
-
-static inline unsigned int exec_leaf_machine_order(void)
-{
-	return 0;
-}
 
 static inline unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 {
@@ -116,7 +102,6 @@ static inline unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 }
 
 static inline bool exec_leaf_read(const struct vm_fault *vmf,
-				  unsigned int narrow,
 				  struct exec_leaf_span *span)
 {
 	return false;
@@ -133,43 +118,17 @@ static inline pgoff_t exec_leaf_around(const struct vm_fault *vmf,
 	return vmf->pgoff - min(vmf->pgoff, before);
 }
 
-#endif /* CONFIG_EXEC_LEAF */
-
-#ifdef CONFIG_LEAF_READ
-
-bool leaf_policy_helps(const struct vm_area_struct *vma);
-void leaf_map_neighbours(const struct vm_fault *vmf);
-unsigned int leaf_neighbours(const struct exec_leaf_block *block,
-			     unsigned int pmd_off, pgoff_t read_end);
-void leaf_map_block(struct vm_area_struct *vma, unsigned long addr,
-		    unsigned int order);
-
-#else
-
-static inline bool leaf_policy_helps(const struct vm_area_struct *vma)
+static inline void page_cache_ra_leaf(struct readahead_control *ractl,
+				      struct file_ra_state *ra,
+				      unsigned int order)
 {
-	return true;
 }
 
 static inline void leaf_map_neighbours(const struct vm_fault *vmf)
 {
 }
 
-#endif /* CONFIG_LEAF_READ */
-
-#ifdef CONFIG_LEAF_COLLAPSE
-
-void leaf_collapse_later(const struct vm_fault *vmf);
-int leaf_replace(struct address_space *mapping, pgoff_t start,
-		 unsigned int order);
-
-#else
-
-static inline void leaf_collapse_later(const struct vm_fault *vmf)
-{
-}
-
-#endif /* CONFIG_LEAF_COLLAPSE */
+#endif /* CONFIG_LEAF_POLICY */
 
 /**
  * exec_leaf_vma - is this mapping's text read and mapped by leaves?

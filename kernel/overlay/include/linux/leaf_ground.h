@@ -1,32 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The exec policy, asked with the kernel's own types. mm/leaf_ground.c tells
- * the policy's core what it rests on: the leaves of this machine, the file,
- * and what the administrator wants.
+ * The leaf policy, asked with the kernel's own types. mm/leaf_ground.c gives
+ * the policy's core what it rests on: the leaves of this machine, the file, and
+ * what the administrator wants.
  */
 #ifndef _LINUX_LEAF_GROUND_H
 #define _LINUX_LEAF_GROUND_H
 
-#include <linux/bits.h>
 #include <linux/leaf_policy.h>
 #include <linux/types.h>
 
-#include <asm/page.h>
-
-/* What the widest leaf maps: bytes, pages, order */
-#define LEAF_BLOCK		BIT_ULL(LEAF_WIDEST_SHIFT)
-#define LEAF_BLOCK_PAGES	(LEAF_BLOCK >> PAGE_SHIFT)
-#define LEAF_BLOCK_ORDER	(LEAF_WIDEST_SHIFT - PAGE_SHIFT)
-
-struct exec_leaf_span;
 struct file;
 struct kobj_attribute;
-struct vm_fault;
 
 #ifdef CONFIG_LEAF_POLICY
 
 extern struct kobj_attribute leaf_policy_attr;
 
+bool leaf_policy_enabled(void);
+unsigned int leaf_policy_order(void);
 struct leaf_ground leaf_ground(const struct file *file);
 unsigned long leaf_mmap_align(const struct file *file, unsigned long addr,
 			      unsigned long len, loff_t offset,

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The exec policy: which folios to read for text, and where to put text so
+ * The leaf policy: which folios to read for text, and where to put mappings so
  * that wide leaves can map them.
  *
- * A pure function over sizes. The same file is compiled into the kernel, into
- * its KUnit suite, into the host's tests and into the wideleaf command, so it
- * knows no kernel types: callers translate (mm/filemap.c, fs/binfmt_elf.c and
- * mm/huge_memory.c in the kernel). Rules and reasons: docs/policy.md.
+ * A pure function over sizes that knows no kernel types; callers translate
+ * (mm/leaf_ground.c). So KUnit and programs outside the kernel can ask it
+ * anything. Rules and reasons: Documentation/mm/leaf_policy.rst.
  */
 #ifndef _LINUX_LEAF_POLICY_H
 #define _LINUX_LEAF_POLICY_H
 
-/* On the host, a shim over <stdint.h>: crates/policy/src/host/linux/. */
 #include <linux/types.h>
 
 /* 2M: beyond it, randomisation and memory cost more than a leaf gains. */
@@ -31,7 +29,7 @@
  * enum leaf_rule - why a leaf was taken or passed over
  *
  * Each candidate is refused by exactly one of the first group, or taken by one
- * of the second. leaf_rule_text() says each in a sentence.
+ * of the second. Documentation/mm/leaf_policy.rst says each in a sentence.
  */
 enum leaf_rule {
 	/* Refusals. */
@@ -44,19 +42,20 @@ enum leaf_rule {
 	LEAF_RULE_NOT_HELD,
 	LEAF_RULE_NO_SPACE,
 	LEAF_RULE_WRITABLE,
-	LEAF_RULE_MEMORY,
 	LEAF_RULE_DEVICE,
 	LEAF_RULE_RESIDENT,
+	LEAF_RULE_MEMORY,
 	LEAF_RULE_NO_EVIDENCE,
 	LEAF_RULE_BUDGET,
 	/* Choices. */
 	LEAF_RULE_PAGE,
+	LEAF_RULE_WIDEST,
 	LEAF_RULE_NARROW,
 	LEAF_RULE_WINDOW,
 	LEAF_RULE_STREAM,
 	LEAF_RULE_LONELY,
 	LEAF_RULE_EVICTED,
-	LEAF_RULE_ALIGN,
+	LEAF_RULE_ADVICE,
 	LEAF_RULE_NR,
 };
 
@@ -73,31 +72,28 @@ enum leaf_thp {
 };
 
 /**
- * struct leaf_size - one leaf that a TLB may hold
- * @shift: log2 of its size in bytes
- * @kind: what makes it: "page", "contpte", "pmd", ...
+ * enum leaf_advice - what the program says of how it will execute the text
  */
-struct leaf_size {
-	u8 shift;
-	const char *kind;
-};
-
-/**
- * struct leaf_table - what an architecture contributes
- * @arch: its name, for people
- * @sizes: leaves in ascending order, the base page first
- * @nr: number of @sizes, at most LEAF_TABLE_MAX
- */
-struct leaf_table {
-	const char *arch;
-	const struct leaf_size *sizes;
-	u32 nr;
+enum leaf_advice {
+	LEAF_ADVICE_NONE,
+	LEAF_ADVICE_RANDOM,
+	LEAF_ADVICE_SEQUENTIAL,
 };
 
 #define LEAF_TABLE_MAX		8
 
 /**
- * struct leaf_ground - what both questions rest on
+ * struct leaf_table - the leaves that a machine's TLBs may hold
+ * @shift: log2 of their sizes in bytes, ascending, the base page first
+ * @nr: number of @shift, at most LEAF_TABLE_MAX
+ */
+struct leaf_table {
+	const u8 *shift;
+	u32 nr;
+};
+
+/**
+ * struct leaf_ground - what all questions rest on
  * @table: the leaves of the running kernel
  * @file_size: i_size in bytes, or 0 where the caller does not know it
  * @min_order: page cache's smallest folio order for the file
@@ -135,14 +131,14 @@ struct leaf_trace {
 };
 
 /**
- * struct leaf_history - what earlier reads of this struct file proved
+ * struct leaf_account - what earlier reads of a file's text proved
  * @debt: speculative bytes not yet proven useful, in 4K units
  * @lonely: misses with nothing resident near them, less those with
  *
  * All zeroes is a file that was never read. It is a hint: a lost update costs
  * precision, nothing else, so no lock protects it.
  */
-struct leaf_history {
+struct leaf_account {
 	u16 debt;
 	u16 lonely;
 };
@@ -155,22 +151,23 @@ struct leaf_history {
  * @offset: file offset mapped at @start
  * @fault: faulting address
  * @window: readahead window of the file in bytes; 0 where readahead is off
- * @spare: bytes that may be taken before anybody has to reclaim for himself, or
- *	   left in the memory cgroup, whichever is less; 0 under memory pressure
  * @hole: bytes missing from the page cache directly before the faulting page,
  *	  counted up to LEAF_SCAN
- * @run: bytes resident directly before @hole, no farther than LEAF_SCAN from
- *	 the faulting page
  * @gap: bytes missing from the faulting page on, counted up to LEAF_SCAN or
  *	 @window, whichever is more
+ * @spare: bytes that may be taken before anybody has to reclaim for himself, or
+ *	   left in the memory cgroup, whichever is less; 0 under memory pressure
+ * @run: bytes resident directly before @hole, no farther than LEAF_SCAN from
+ *	 the faulting page
  * @last_size: bytes of the file's previous read if that ended where @hole
  *	       begins, else 0
+ * @filled: bytes resident in the naturally aligned block of the leaf that
+ *	    @collapse names around the fault
  * @collapse: log2 of the leaf that the caller can form by copying narrow folios
  *	      into one; 0 where it cannot
- * @filled: bytes resident in the naturally aligned block of that size around
- *	    the fault
  * @evicted: not 0 if the faulting page has been in memory and had to go
- * @history: evidence gathered so far
+ * @advice: enum leaf_advice
+ * @account: evidence gathered so far
  */
 struct leaf_read {
 	struct leaf_ground ground;
@@ -179,28 +176,29 @@ struct leaf_read {
 	u64 offset;
 	u64 fault;
 	u64 window;
-	u64 spare;
 	u64 hole;
-	u64 run;
 	u64 gap;
+	u64 spare;
+	u64 run;
 	u64 last_size;
 	u64 filled;
 	u8 collapse;
 	u8 evicted;
-	struct leaf_history history;
+	u8 advice;
+	struct leaf_account account;
 };
 
 /**
  * struct leaf_read_answer - what to read
  * @offset: file offset to read from, a multiple of the page size
- * @size: bytes to read; 0 tells the caller to do as without the policy
+ * @size: bytes to read; 0 says to do as without the policy
  * @order: widest folio order to allocate; folios before the first aligned
  *	   place are naturally narrower
  * @leaf: log2 of the leaf that is to map the fault
  * @rule: enum leaf_rule that decided
  * @collapse: log2 of the leaf to form by copying once the read is done, at the
  *	      naturally aligned block around the fault; 0 for none
- * @history: evidence to keep for the next fault
+ * @account: evidence to keep for the next fault
  * @trace: leaves considered
  */
 struct leaf_read_answer {
@@ -210,7 +208,7 @@ struct leaf_read_answer {
 	u8 leaf;
 	u8 rule;
 	u8 collapse;
-	struct leaf_history history;
+	struct leaf_account account;
 	struct leaf_trace trace;
 };
 
@@ -268,7 +266,5 @@ void leaf_align_decide(const struct leaf_align *align,
 void leaf_align_elf(const struct leaf_align *align,
 		    const struct leaf_segment *segments, u32 nr,
 		    struct leaf_align_answer *answer);
-const char *leaf_rule_text(u32 rule);
-const char *leaf_rule_name(u32 rule);
 
 #endif /* _LINUX_LEAF_POLICY_H */

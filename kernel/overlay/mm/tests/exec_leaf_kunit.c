@@ -115,7 +115,7 @@ static void text_gets_the_leaf(struct kunit *test)
 	struct text *t = make_text(test);
 	unsigned int order = exec_leaf_order(&t->vma);
 
-	KUNIT_EXPECT_EQ(test, order, exec_leaf_machine_order());
+	KUNIT_EXPECT_EQ(test, order, leaf_policy_order());
 	KUNIT_EXPECT_LE(test, PAGE_SIZE << order, (unsigned long)SZ_2M);
 #ifdef CONFIG_ARM64_CONTPTE
 	KUNIT_EXPECT_EQ(test, PAGE_SIZE << order,
@@ -132,9 +132,6 @@ static void others_get_none(struct kunit *test)
 	vm_flags_init(&t->vma, VM_READ);
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
 
-	vm_flags_init(&t->vma, VM_READ | VM_EXEC | VM_SEQ_READ);
-	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
-
 	vm_flags_init(&t->vma, VM_READ | VM_EXEC | VM_NOHUGEPAGE);
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
 
@@ -148,10 +145,8 @@ static void others_get_none(struct kunit *test)
 static void file_order_is_respected(struct kunit *test)
 {
 	struct text *t = make_text(test);
-	unsigned int order = exec_leaf_machine_order();
+	unsigned int order = leaf_policy_order();
 
-	if (!order)
-		kunit_skip(test, "no leaf on this architecture");
 	mapping_set_folio_order_range(&t->mapping, 0, order - 1);
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), 0U);
 	mapping_set_folio_order_range(&t->mapping, 0, order);
@@ -162,10 +157,8 @@ static void file_order_is_respected(struct kunit *test)
 static void mapping_must_hold_a_leaf(struct kunit *test)
 {
 	struct text *t = make_text(test);
-	unsigned int order = exec_leaf_machine_order();
+	unsigned int order = leaf_policy_order();
 
-	if (!IS_ENABLED(CONFIG_LEAF_READ))
-		kunit_skip(test, "without the policy, all text is read by the leaf");
 	t->vma.vm_end = t->vma.vm_start + (PAGE_SIZE << order);
 	KUNIT_EXPECT_EQ(test, exec_leaf_order(&t->vma), order);
 	t->vma.vm_end -= PAGE_SIZE;
@@ -228,25 +221,6 @@ static void fault_around_takes_whole_leaves(struct kunit *test)
 	xa_destroy(&t->mapping.i_pages);
 }
 
-/* One page of text cached early would keep its block from being a leaf. */
-static void read_around_stays_in_its_mapping(struct kunit *test)
-{
-	struct text *t = make_text(test);
-	struct vm_fault vmf = {
-		.vma = &t->vma,
-		.address = t->vma.vm_start + PAGE_SIZE,
-		.pgoff = 65,
-	};
-
-	t->vma.vm_pgoff = 64;
-	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 16), 64UL);
-	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 1), 64UL);
-	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 0), 65UL);
-	t->vma.vm_pgoff = 0;
-	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 16), 49UL);
-	KUNIT_EXPECT_EQ(test, exec_leaf_around(&vmf, 100), 0UL);
-}
-
 static struct kunit_case exec_leaf_cases[] = {
 	KUNIT_CASE(fault_maps_the_leaf),
 	KUNIT_CASE(fault_maps_what_it_read),
@@ -256,7 +230,6 @@ static struct kunit_case exec_leaf_cases[] = {
 	KUNIT_CASE(file_order_is_respected),
 	KUNIT_CASE(mapping_must_hold_a_leaf),
 	KUNIT_CASE(fault_around_takes_whole_leaves),
-	KUNIT_CASE(read_around_stays_in_its_mapping),
 	{}
 };
 
