@@ -390,14 +390,14 @@ mod tests {
     #[test]
     fn a_part_ends_at_the_line_that_names_its_variant() {
         let lab = Lab::new();
-        let part = || Series::load_part(Base::V7_3, &lab.files, Variant::FixedContpte);
+        let part = || Series::load_part(Base::V7_3, &lab.files, Variant::Aligned);
         let error = format!("{:#}", part().unwrap_err());
         assert!(
-            error.contains("'# variant fixed-contpte: the steps"),
+            error.contains("'# variant aligned: the steps"),
             "{error}"
         );
         lab.write_series(
-            "# variant fixed-contpte: the steps up to here\n0001-hook.patch + mm/leaf.c\n",
+            "# variant aligned: the steps up to here\n0001-hook.patch + mm/leaf.c\n",
         );
         assert!(part().unwrap().steps().is_empty());
         assert_eq!(lab.series().steps().len(), 1);

@@ -245,7 +245,7 @@ fn list(files: &KernelDir, cache: &Cache, json: bool) -> Result<()> {
     for &base in Base::ALL {
         for &arch in Arch::ALL {
             for &size in arch.page_sizes() {
-                for &variant in Variant::ALL.iter().filter(|v| v.exists_on(arch)) {
+                for &variant in Variant::ALL {
                     let spec = Spec::new(base, arch, size, variant, files.clone());
                     // Without compiler or series there is none to be found.
                     let kernel = wideleaf_kbuild::find(&spec, cache).unwrap_or_default();
