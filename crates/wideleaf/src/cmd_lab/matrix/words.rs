@@ -121,7 +121,10 @@ mod tests {
         assert_eq!(rows.len(), 9 * 4 * 2);
         let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
         let limit = row("7.3-x86_64-4K.limit").words.join(" ");
-        assert!(limit.contains("--variants pristine,patched "), "{limit}");
+        assert!(
+            limit.contains("--variants pristine,reads,patched "),
+            "{limit}"
+        );
         assert!(limit.contains("--memory-limit 64M"), "{limit}");
     }
 
