@@ -175,13 +175,6 @@ impl<'a> Inputs<'a> {
                 known.join(", ")
             );
         }
-        if !spec.variant.exists_on(spec.arch) {
-            bail!(
-                "{} has no contpte leaf, so no {} kernel",
-                spec.arch,
-                spec.variant
-            );
-        }
         let of_package = spec.commit.is_none();
         preflight::require(spec.arch, of_package, &config::fragments(spec)?)?;
         let origin = match (&spec.commit, &spec.version) {

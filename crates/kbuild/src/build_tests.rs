@@ -180,14 +180,12 @@ fn a_page_size_that_does_not_exist_lists_the_known() {
 #[test]
 fn the_tree_goes_through_three_states_and_back() {
     let lab = Lab::new();
-    lab.write_series(
-        "# variant fixed-contpte: the steps up to here\n0001-hook.patch + mm/leaf.c\n",
-    );
+    lab.write_series("# variant reads: the steps up to here\n0001-hook.patch + mm/leaf.c\n");
     let mut tree = lab.tree();
     let filemap = |tree: &WorkTree| fs::read_to_string(tree.src().join("mm/filemap.c")).unwrap();
     let pristine = filemap(&tree);
     let whole = lab.series();
-    let part = Series::load_part(whole.base(), &lab.files, Variant::FixedContpte).unwrap();
+    let part = Series::load_part(whole.base(), &lab.files, Variant::Reads).unwrap();
     tree.switch(Some(&whole)).unwrap();
     assert_ne!(filemap(&tree), pristine);
     tree.switch(Some(&part)).unwrap();
@@ -197,13 +195,4 @@ fn the_tree_goes_through_three_states_and_back() {
     assert_ne!(filemap(&tree), pristine);
     tree.switch(None).unwrap();
     assert_eq!(filemap(&tree), pristine);
-}
-
-#[test]
-fn x86_has_no_contpte() {
-    let lab = Lab::new();
-    let mut spec = lab.spec(Variant::FixedContpte);
-    spec.arch = Arch::X86_64;
-    let error = ensure(&spec, &lab.cache, &quiet).unwrap_err();
-    assert!(error.to_string().contains("no contpte"), "{error}");
 }

@@ -158,7 +158,7 @@ impl std::fmt::Display for Commit {
 }
 
 /// git, with what must not depend on the user fixed.
-fn git() -> Command {
+pub(crate) fn git() -> Command {
     let mut git = Command::new("git");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("GIT_") {

@@ -55,6 +55,11 @@ impl KernelDir {
         Ok(Self(path.canonicalize()?))
     }
 
+    /// A folder that holds nothing but series and overlay.
+    pub(crate) fn staged(path: &Path) -> Self {
+        Self(path.to_path_buf())
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.0

@@ -19,6 +19,8 @@ mod commit;
 pub mod config;
 mod counts;
 mod dir;
+pub mod import;
+mod mail;
 mod make;
 mod overlay;
 mod place;

@@ -14,23 +14,16 @@ named!(
         Pristine = "pristine",
         /// Bugs of the base are mended.
         Fixes = "fixes",
-        /// Text is read by a constant order, that of the contpte leaf.
-        FixedContpte = "fixed-contpte",
         /// Mappings and programs are placed where wide leaves fit.
         Aligned = "aligned",
-        /// The policy decides what is read, and all that was read is mapped.
+        /// Text is read and mapped by the widest leaf that its mapping holds.
         Reads = "reads",
-        /// With our overlay and patches.
+        /// It is read so only where faults gave evidence that it pays.
+        Evidence = "evidence",
+        /// The whole series: text that was read narrow is collapsed as well.
         Patched = "patched",
     }
 );
-
-impl Variant {
-    /// Whether there is such a kernel for `arch`: x86-64 has no contpte leaf.
-    pub fn exists_on(self, arch: Arch) -> bool {
-        self != Self::FixedContpte || arch == Arch::Arm64
-    }
-}
 
 /// A kernel to be had.
 #[derive(Clone, Debug)]

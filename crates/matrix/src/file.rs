@@ -263,9 +263,7 @@ impl Reader<'_> {
             "page-sizes" => {
                 set.page_sizes = Some(known(union(machines, |machine| &machine.page_sizes))?);
             }
-            "variants" => {
-                set.variants = Some(known(union(machines, |machine| &machine.variants))?);
-            }
+            "variants" => set.variants = Some(known(texts(&self.vocabulary.variants))?),
             "options" => set.options = self.options(value)?,
             _ => {
                 return wrong(
@@ -410,6 +408,11 @@ impl Reader<'_> {
             machines.unwrap_or_else(|| first(self.vocabulary.machines.first().map(|m| &m.name)));
         let sizes = set.page_sizes.as_ref().or(top.page_sizes.as_ref());
         let variants = set.variants.as_ref().or(top.variants.as_ref());
+        let variants: Vec<_> = variants
+            .into_iter()
+            .flatten()
+            .map(|v| v.text.clone())
+            .collect();
         let common = top.options.first().cloned().unwrap_or_default();
         let own = match set.options.is_empty() {
             true => vec![Options::new()],
@@ -426,7 +429,6 @@ impl Reader<'_> {
                         let Some(machine) = self.vocabulary.machine(&name.text) else {
                             continue;
                         };
-                        let variants = on(machine, "variants", variants, &machine.variants)?;
                         for size in page_sizes(machine, sizes)? {
                             let place = [base.text.clone(), name.text.clone(), size];
                             rows.push(row(set, &label, job, place, &variants, &all, self.text));
@@ -479,24 +481,12 @@ fn row(
     (row, places)
 }
 
-/// The machine's page sizes among those asked for; its first one unless told.
+/// The machine's page sizes among those asked for; its first one unless told. That it lacks some is
+/// usual; all of them is a mistake.
 fn page_sizes(machine: &Architecture, asked: Option<&Vec<Name>>) -> Result<Vec<String>, Wrong> {
-    match asked {
-        None => Ok(machine.page_sizes.first().cloned().into_iter().collect()),
-        Some(_) => on(machine, "page sizes", asked, &machine.page_sizes),
-    }
-}
-
-/// Those of the names asked for that the machine has. That it lacks some is usual; all of them is
-/// a mistake.
-fn on(
-    machine: &Architecture,
-    what: &str,
-    asked: Option<&Vec<Name>>,
-    has: &[String],
-) -> Result<Vec<String>, Wrong> {
+    let has = &machine.page_sizes;
     let Some(asked) = asked else {
-        return Ok(Vec::new());
+        return Ok(has.first().cloned().into_iter().collect());
     };
     let names = asked.iter().map(|name| name.text.clone());
     let there: Vec<_> = names.filter(|name| has.contains(name)).collect();
@@ -504,7 +494,7 @@ fn on(
         (true, Some(first)) => wrong(
             first.at,
             format!(
-                "{} has none of these {what}: it has {}",
+                "{} has none of these page sizes: it has {}",
                 machine.name,
                 has.join(", ")
             ),

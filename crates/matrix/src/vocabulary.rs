@@ -10,6 +10,8 @@ pub struct Vocabulary {
     pub bases: Vec<String>,
     /// Architectures.
     pub machines: Vec<Architecture>,
+    /// Variants of kernels.
+    pub variants: Vec<String>,
     /// Options that a row may have.
     pub options: Vec<RowOption>,
 }
@@ -21,8 +23,6 @@ pub struct Architecture {
     pub name: String,
     /// The page sizes that it has; the first is the one unless told.
     pub page_sizes: Vec<String>,
-    /// The variants of kernels that there are for it.
-    pub variants: Vec<String>,
 }
 
 /// An option of `lab run`.

@@ -277,7 +277,7 @@ mod tests {
             .iter()
             .map(|series| series.name.as_str())
             .collect();
-        assert_eq!(names, ["fixed-contpte", "patched"]);
+        assert_eq!(names, ["reads", "patched"]);
         // Nothing is a percentage of 0.
         assert_eq!(faults.series[1].values, [Some(100.0), None, Some(25.0)]);
     }
@@ -308,10 +308,7 @@ mod tests {
             .iter()
             .find(|plot| plot.kind == Kind::Stacked)
             .unwrap();
-        assert_eq!(
-            coverage.categories,
-            ["pristine", "fixed-contpte", "patched"]
-        );
+        assert_eq!(coverage.categories, ["pristine", "reads", "patched"]);
         let series: Vec<_> = coverage
             .series
             .iter()

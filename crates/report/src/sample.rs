@@ -8,10 +8,10 @@ use wideleaf_lab::job::usual;
 use wideleaf_lab::jobs;
 
 /// A count of the three variants; `spread` as with `--repeat`.
-pub fn count(pristine: u64, fixed: u64, patched: u64) -> Value {
+pub fn count(pristine: u64, reads: u64, patched: u64) -> Value {
     json!({
         "unit": "counts", "ratio": null, "spread": 0.001,
-        "pristine": pristine, "fixed-contpte": fixed, "patched": patched,
+        "pristine": pristine, "reads": reads, "patched": patched,
     })
 }
 
@@ -31,7 +31,7 @@ pub fn source(day: u64, job: &str, figures: &Value) -> Source {
         "comparisons": [{
             "job": job, "base": "7.3", "arch": "arm64", "page_size": "4K", "options": options,
             "memory_bytes": 1, "qemu": { "path": "/qemu", "version": "10" }, "profile": null,
-            "kernels": [kernel("pristine"), kernel("fixed-contpte"), kernel("patched")],
+            "kernels": [kernel("pristine"), kernel("reads"), kernel("patched")],
             "runs": [], "figures": figures,
         }],
         "expectations": [],

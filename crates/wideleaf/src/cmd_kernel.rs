@@ -3,13 +3,14 @@
 
 use crate::screen::Screen;
 use crate::stdout::{say, tell, write_out};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
+use wideleaf_kbuild::import::{self, Import};
 use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
 use wideleaf_kbuild::{
@@ -27,6 +28,8 @@ Examples:
   wideleaf kernel config --base 6.12 --arch arm64 --page-size 16K
   wideleaf kernel build --base 7.3 --arch x86_64 --variant patched
   wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
+  wideleaf kernel import --base 6.12 --tree ~/linux base..HEAD
+  wideleaf kernel import --base 7.3 --tree ~/linux --mark reads=HEAD~4 v7.3..HEAD
   wideleaf kernel check --base all")]
 pub struct Args {
     /// Folder with the fragments, overlay and patches [default: the one that
@@ -76,6 +79,14 @@ enum Action {
         /// New or empty folder
         dir: PathBuf,
     },
+    /// Write a base's series from the commits of a git repository: its patches, its series file,
+    /// and the overlay files that the commits add
+    ///
+    /// The reverse of export. Each commit is a step. A new file is an overlay file, with the
+    /// content that it has after the last commit, if later commits do no more than change its
+    /// lines; other new files are in the patches. Marks of variants stay behind the step of the
+    /// same subject. Nothing is changed unless all of it can be written.
+    Import(ImportArgs),
     /// Run the base's own checkpatch.pl --strict over its series
     Check {
         #[command(flatten)]
@@ -83,6 +94,24 @@ enum Action {
     },
     /// Print the Debian packages that builds need and that are not installed
     Deps,
+}
+
+#[derive(clap::Args)]
+struct ImportArgs {
+    /// The base
+    #[arg(long, value_parser = named::<Base>(Base::ALL, Base::name))]
+    base: Base,
+    /// The git repository
+    #[arg(long, value_name = "DIR")]
+    tree: PathBuf,
+    /// The part of the series that ends with this commit makes the variant NAME; may be repeated
+    #[arg(long, value_name = "NAME=COMMIT", value_parser = mark)]
+    mark: Vec<(Variant, String)>,
+    /// Replace overlay files that another base's series has too
+    #[arg(long)]
+    force: bool,
+    /// The commits, without merges: BASE..TIP
+    range: String,
 }
 
 #[derive(clap::Args)]
@@ -125,6 +154,16 @@ where
             .find(|&value| name(value) == text)
             .expect("one of the possible values")
     })
+}
+
+/// `reads=HEAD~4`. Pristine and patched are not parts that a mark ends.
+fn mark(text: &str) -> Result<(Variant, String)> {
+    let (name, commit) = text.split_once('=').context("write NAME=COMMIT")?;
+    let variant: Variant = name.parse()?;
+    if matches!(variant, Variant::Pristine | Variant::Patched) {
+        bail!("{variant} needs no mark: it has none of the steps, or all");
+    }
+    Ok((variant, commit.into()))
 }
 
 impl Bases {
@@ -179,6 +218,7 @@ fn act(args: Args) -> Result<ExitCode> {
             }
         }
         Action::Export { base, dir } => export(base, &dir, &files()?, &cache)?,
+        Action::Import(args) => write_back(args, &files()?)?,
         Action::Check { bases } => return check(&bases.list(), &files()?, &cache),
         Action::Deps => {
             for package in preflight::packages(&preflight::missing(Arch::ALL)) {
@@ -215,6 +255,24 @@ fn export(base: Base, dir: &Path, files: &KernelDir, cache: &Cache) -> Result<()
     Ok(())
 }
 
+fn write_back(args: ImportArgs, files: &KernelDir) -> Result<()> {
+    let import = Import {
+        base: args.base,
+        tree: args.tree,
+        range: args.range,
+        marks: args.mark,
+        force: args.force,
+    };
+    let imported = import::import(&import, files)?;
+    for path in imported.written {
+        say!("{}", path.display())?;
+    }
+    for path in imported.removed {
+        say!("removed {}", path.display())?;
+    }
+    Ok(())
+}
+
 fn check(bases: &[Base], files: &KernelDir, cache: &Cache) -> Result<ExitCode> {
     let mut passed = true;
     for &base in bases {
@@ -245,7 +303,7 @@ fn list(files: &KernelDir, cache: &Cache, json: bool) -> Result<()> {
     for &base in Base::ALL {
         for &arch in Arch::ALL {
             for &size in arch.page_sizes() {
-                for &variant in Variant::ALL.iter().filter(|v| v.exists_on(arch)) {
+                for &variant in Variant::ALL {
                     let spec = Spec::new(base, arch, size, variant, files.clone());
                     // Without compiler or series there is none to be found.
                     let kernel = wideleaf_kbuild::find(&spec, cache).unwrap_or_default();

@@ -41,7 +41,7 @@ one 'wideleaf lab run':
   [[set]]
   name = \"exec-8M\"                 # results: 6.12-arm64-64K.exec-8M.json
   jobs = \"exec\"
-  variants = [\"pristine\", \"fixed-contpte\", \"patched\"]
+  variants = [\"pristine\", \"reads\", \"patched\"]
   options = { read-ahead = \"8M\" }  # of 'lab run'; a list of tables: more rows
 
 A row that is done is not done again as long as its options and kernels are the
