@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The exec policy: the C core that the kernel runs, callable from Rust.
+//! The leaf policy: the C core that the kernel runs, callable from Rust.
 //!
 //! [`read`] answers which folios to read for a fault in text, [`align`] and
 //! [`align_elf`] which alignment to give a mapping or an ELF image. Nothing is

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `wideleaf policy`: what the kernel's exec policy decides, and why.
+//! `wideleaf policy`: what the kernel's leaf policy decides, and why.
 
 mod explain;
 mod leaf_table;

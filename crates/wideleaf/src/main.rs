@@ -65,7 +65,7 @@ enum Command {
     Lab(cmd_lab::Args),
     /// Export the coverage of each service for Prometheus
     Metrics(cmd_metrics::Args),
-    /// Explain or simulate what the kernel's exec policy decides
+    /// Explain or simulate what the kernel's leaf policy decides
     Policy(cmd_policy::Args),
     /// Show which leaves map the text of running processes
     Ps(cmd_ps::Args),
