@@ -87,7 +87,7 @@ static void read_around_of_others_is_as_ever(struct kunit *test)
 	mapping_set_folio_order_range(&d->mapping, 0, leaf_policy_order() - 1);
 	KUNIT_EXPECT_EQ(test, around(d, 65, 16), 49UL);
 	mapping_set_large_folios(&d->mapping);
-	vm_flags_set(&d->vma, VM_SHARED);
+	vm_flags_init(&d->vma, VM_READ | VM_WRITE | VM_SHARED);
 	KUNIT_EXPECT_EQ(test, around(d, 65, 16), 49UL);
 }
 
