@@ -3,7 +3,7 @@
 
 /// Short name, as in the kernel's trace events, and a clause that can follow
 /// "because".
-pub const RULES: [(&str, &str); 22] = [
+pub const RULES: [(&str, &str); 23] = [
     ("off", "the runtime switch is off"),
     ("thp-never", "transparent huge pages are set to never"),
     ("no-range", "no page of the file lies in that range"),
@@ -43,6 +43,10 @@ pub const RULES: [(&str, &str); 22] = [
     (
         "stream",
         "faults read this file as a stream and pay for the leaf",
+    ),
+    (
+        "single",
+        "it is the only one that the mapping holds, and read on trust",
     ),
     ("lonely", "most faults in this file have no neighbours"),
     ("evicted", "it was evicted, so memory is too short for more"),

@@ -95,6 +95,12 @@ fn align_elf(query: &Align, segments: &[Segment]) -> u8 {
         .unwrap_or(narrow)
 }
 
+/// Whether there is no more than one whole block of `leaf` bytes in `range`.
+fn single(range: (Wide, Wide), leaf: Wide) -> bool {
+    let first = (range.0 + leaf - 1) / leaf * leaf;
+    first + 2 * leaf > range.1
+}
+
 /// The leaf for a fault, or none where the policy stays out.
 fn leaf(query: &Read) -> Option<u8> {
     let end = if query.end == 0 {
@@ -169,7 +175,9 @@ fn leaf(query: &Read) -> Option<u8> {
             missing
                 && leaf <= Wide::from(query.window) * 16
                 && (leaf <= 1 << 16 || leaf <= Wide::from(query.spare))
-                && (leaf <= demand || (leaf <= stream * 2 && leaf - demand <= trust))
+                && (leaf <= demand
+                    || ((leaf <= stream * 2 || demand == window && single(range, leaf))
+                        && leaf - demand <= trust))
         })
         .or(Some(narrow))
 }

@@ -159,17 +159,48 @@ u32 leaf_refuse_cost(const struct leaf_read *read, u32 shift)
 }
 
 /**
- * leaf_refuse_unproven - is there no evidence for a leaf?
+ * leaf_streams - has a stream read enough to pay for a leaf?
  * @plan: the read
  * @size: the leaf's, in bytes
  *
- * Return: the rule, or LEAF_RULE_NR if demand or a stream pays for it.
+ * Return: not 0 if so.
  */
-u32 leaf_refuse_unproven(const struct leaf_plan *plan, u64 size)
+int leaf_streams(const struct leaf_plan *plan, u64 size)
 {
+	return plan->stream << LEAF_GROWTH_SHIFT >= size;
+}
+
+/*
+ * Whether the mapping holds a single block of this size. Nothing could prove
+ * that reading it pays before most of it is read, in narrow folios. So it is
+ * read on trust, unless something speaks for reading less than the window.
+ */
+static int leaf_single(const struct leaf_read *read,
+		       const struct leaf_plan *plan, u32 shift)
+{
+	const u64 size = leaf_bytes(shift);
+	const u64 first = (plan->range.first + size - 1) & ~(size - 1);
+
+	return plan->demand == leaf_window(read) &&
+	       !leaf_holds(&plan->range, first + size, shift);
+}
+
+/**
+ * leaf_refuse_unproven - is there no evidence for a leaf?
+ * @read: the fault
+ * @plan: the read
+ * @shift: log2 of the leaf, of which the mapping holds the fault's block
+ *
+ * Return: the rule, or LEAF_RULE_NR if demand, a stream or trust pays for it.
+ */
+u32 leaf_refuse_unproven(const struct leaf_read *read,
+			 const struct leaf_plan *plan, u32 shift)
+{
+	const u64 size = leaf_bytes(shift);
+
 	if (size <= plan->demand)
 		return LEAF_RULE_NR;
-	if (plan->stream << LEAF_GROWTH_SHIFT < size)
+	if (!leaf_streams(plan, size) && !leaf_single(read, plan, shift))
 		return LEAF_RULE_NO_EVIDENCE;
 	if (size - plan->demand > plan->trust)
 		return LEAF_RULE_BUDGET;

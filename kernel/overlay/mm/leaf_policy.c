@@ -48,7 +48,7 @@ static u32 leaf_refuse_here(const struct leaf_read *read,
 	if (read->hole < plan->pos - block ||
 	    read->gap < block + size - plan->pos)
 		return LEAF_RULE_RESIDENT;
-	return leaf_refuse_unproven(plan, size);
+	return leaf_refuse_unproven(read, plan, shift);
 }
 
 /* Fill in offset, size and order once the leaf is known. */
@@ -203,7 +203,8 @@ static void leaf_pick(const struct leaf_read *read, const struct leaf_plan *plan
 	}
 	answer->leaf = table->shift[i];
 	if (leaf_bytes(answer->leaf) > leaf_max(plan->demand, LEAF_UNIT))
-		answer->rule = LEAF_RULE_STREAM;
+		answer->rule = leaf_streams(plan, leaf_bytes(answer->leaf)) ?
+			       LEAF_RULE_STREAM : LEAF_RULE_SINGLE;
 	else if (plan->demand < leaf_window(read))
 		answer->rule = leaf_why_less(read);
 	else if (!i)
@@ -246,13 +247,12 @@ void leaf_read_decide(const struct leaf_read *read,
 
 	leaf_pick(read, &plan, answer);
 	leaf_size_read(read, &plan, answer);
-	if (answer->rule == LEAF_RULE_STREAM) {
-		if (answer->size > plan.demand)
-			leaf_owe(&answer->account, &plan,
-				 answer->size - plan.demand);
-		if (read->advice == LEAF_ADVICE_SEQUENTIAL)
-			answer->rule = LEAF_RULE_ADVICE;
-	}
+	if ((answer->rule == LEAF_RULE_STREAM ||
+	     answer->rule == LEAF_RULE_SINGLE) && answer->size > plan.demand)
+		leaf_owe(&answer->account, &plan, answer->size - plan.demand);
+	if (answer->rule == LEAF_RULE_STREAM &&
+	    read->advice == LEAF_ADVICE_SEQUENTIAL)
+		answer->rule = LEAF_RULE_ADVICE;
 	leaf_try(&answer->trace, answer->leaf, answer->rule);
 	leaf_complete(read, &plan, answer);
 }

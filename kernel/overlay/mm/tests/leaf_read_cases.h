@@ -118,6 +118,18 @@ static const struct leaf_read_case leaf_read_cases[] = {
 		.rule = LEAF_RULE_STREAM, .read_at = 1152 * CASE_K,
 		.size = 896 * CASE_K, .order = 4,
 	}, {
+		.name = "the only block there is is read on trust",
+		.table = ARM64_64K, .length = 3 * CASE_M, .at = 1 * CASE_M,
+		.hole = 1 * CASE_M,
+		.rule = LEAF_RULE_SINGLE, .read_at = 0,
+		.size = 2 * CASE_M, .order = 5,
+	}, {
+		.name = "but once: another time it owes that",
+		.table = ARM64_64K, .length = 3 * CASE_M, .at = 1 * CASE_M,
+		.hole = 1 * CASE_M, .debt = 480,
+		.rule = LEAF_RULE_PAGE, .read_at = 1 * CASE_M,
+		.size = 128 * CASE_K, .order = 0,
+	}, {
 		.name = "a stream with no wide block ahead does not grow",
 		.table = ARM64_4K, .length = 3 * CASE_M, .at = 1 * CASE_M,
 		.run = 1 * CASE_M, .last = 128 * CASE_K,

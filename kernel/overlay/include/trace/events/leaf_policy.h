@@ -30,6 +30,7 @@
 	EM(LEAF_RULE_NARROW,		"narrow")		\
 	EM(LEAF_RULE_WINDOW,		"window")		\
 	EM(LEAF_RULE_STREAM,		"stream")		\
+	EM(LEAF_RULE_SINGLE,		"single")		\
 	EM(LEAF_RULE_LONELY,		"lonely")		\
 	EM(LEAF_RULE_EVICTED,		"evicted")		\
 	EMe(LEAF_RULE_ADVICE,		"advice")
