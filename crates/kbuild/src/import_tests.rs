@@ -27,7 +27,7 @@ impl Tree {
         // What a repository may say of differences, and must not.
         tree.git(&["config", "diff.noprefix", "true"]);
         tree.git(&["config", "format.signOff", "true"]);
-        tree.write(".gitattributes", "*.c diff=cpp\n");
+        tree.write(".gitattributes", "*.c -diff\n");
         tree.commit("pristine");
         tree.git(&["tag", "base"]);
         tree

@@ -16,6 +16,15 @@ pub type Contents = BTreeMap<String, Option<Vec<u8>>>;
 /// When the pristine files were committed; any fixed time will do.
 const EPOCH: &str = "2024-11-17T22:15:08Z";
 
+/// What the kernel's own repository says of its files; it decides which function a hunk's head
+/// names.
+pub(crate) const ATTRIBUTES: &str = "\
+*.[ch] diff=cpp
+*.dts diff=dts
+*.dts[io] diff=dts
+*.rs diff=rust
+";
+
 pub(crate) struct Scratch {
     dir: tempfile::TempDir,
     author: Author,
@@ -30,6 +39,11 @@ impl Scratch {
             author: author.clone(),
         };
         scratch.git(&["init", "-q"])?;
+        write(
+            scratch.dir.path(),
+            ".git/info/attributes",
+            ATTRIBUTES.as_bytes(),
+        )?;
         for (path, content) in original {
             if let Some(content) = content {
                 write(scratch.dir.path(), path, content)?;

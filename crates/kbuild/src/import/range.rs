@@ -15,8 +15,8 @@ pub(super) struct Range {
     pub name: String,
     pub revisions: Vec<Revision>,
     repository: String,
-    /// Stands for the work tree: what the user has there says nothing of the commits, and the
-    /// attributes there would change how differences are shown.
+    /// Stands for the work tree: what the user has there says nothing of the commits, and other
+    /// attributes would change how differences are shown.
     empty: tempfile::TempDir,
 }
 
@@ -59,6 +59,8 @@ impl Range {
             repository: repository.trim_end_matches('\n').into(),
             empty: scratch::folder()?,
         };
+        let ours = scratch::ATTRIBUTES.as_bytes();
+        scratch::write(range.empty.path(), ".gitattributes", ours)?;
         if !name.contains("..") || name.contains("...") {
             bail!("'{name}': write BASE..TIP: the commits after BASE up to TIP are the steps");
         }
