@@ -27,6 +27,7 @@ pub mod sparse;
 mod spawn;
 mod storm;
 mod storm_cases;
+mod storm_charge;
 mod storm_crew;
 mod storm_inject;
 mod storm_mix;

@@ -320,17 +320,20 @@ pub enum Scenario {
     SlowRead,
     /// A realtime task keeps one CPU; nobody may wait for that.
     BusyCpu,
+    /// Text moves from one memory cgroup to another; their statistics must follow.
+    Charged,
 }
 
 impl Scenario {
     /// All of them, the default first.
-    pub const ALL: [Scenario; 6] = [
+    pub const ALL: [Scenario; 7] = [
         Scenario::All,
         Scenario::CollapseTruncate,
         Scenario::Pinned,
         Scenario::DirectWrite,
         Scenario::SlowRead,
         Scenario::BusyCpu,
+        Scenario::Charged,
     ];
 
     /// As the command line and JSON name it.
@@ -343,6 +346,7 @@ impl Scenario {
             Self::DirectWrite => "direct-write",
             Self::SlowRead => "slow-read",
             Self::BusyCpu => "busy-cpu",
+            Self::Charged => "charged",
         }
     }
 }

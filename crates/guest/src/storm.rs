@@ -4,7 +4,7 @@
 use crate::port::Port;
 use crate::protocol::{Message, Scenario, StormOptions, StormReport};
 use crate::storm_stage::Stage;
-use crate::{storm_cases, storm_mix, storm_probe};
+use crate::{storm_cases, storm_charge, storm_mix, storm_probe};
 use anyhow::Result;
 
 /// Plays a scenario.
@@ -21,5 +21,6 @@ pub fn job(options: &StormOptions, port: &Port) -> Result<StormReport> {
         Scenario::DirectWrite => storm_cases::direct_write(stage),
         Scenario::SlowRead => storm_cases::slow_read(stage),
         Scenario::BusyCpu => storm_cases::busy_cpu(stage),
+        Scenario::Charged => storm_charge::charged(stage),
     }
 }

@@ -14,12 +14,12 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// The file of these scenarios.
-const FILE: u32 = 1;
+pub const FILE: u32 = 1;
 
-const MADV_COLLAPSE: i32 = 25;
+pub const MADV_COLLAPSE: i32 = 25;
 
 /// What MADV_COLLAPSE works on: what a PMD maps.
-fn pmd(stage: &Stage) -> u64 {
+pub fn pmd(stage: &Stage) -> u64 {
     stage.page * (stage.page / 8)
 }
 
@@ -72,7 +72,7 @@ pub fn collapse_truncate(mut stage: Stage) -> Result<StormReport> {
 }
 
 /// Executes each page of a mapping once: that page or a hole.
-fn execute_all(stage: &Stage, start: u64, size: u64) -> Result<()> {
+pub fn execute_all(stage: &Stage, start: u64, size: u64) -> Result<()> {
     for at in (0..size).step_by(stage.page as usize) {
         execute(stage, start, at)?;
     }
@@ -87,12 +87,12 @@ fn execute(stage: &Stage, start: u64, at: u64) -> Result<()> {
     stage.executed(piece, call(start + at))
 }
 
-fn advise(start: u64, len: u64, advice: i32) -> bool {
+pub fn advise(start: u64, len: u64, advice: i32) -> bool {
     // SAFETY: the mapping is a file's, of which no content is relied on.
     unsafe { libc::madvise(start as *mut _, len as usize, advice) == 0 }
 }
 
-fn advise_file(file: &File, at: u64, len: u64, advice: i32) {
+pub fn advise_file(file: &File, at: u64, len: u64, advice: i32) {
     // SAFETY: a plain system call.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), at as i64, len as i64, advice) };
 }

@@ -51,7 +51,7 @@ pub fn all(mut stage: Stage) -> Result<StormReport> {
     for file in 0..FILES {
         stage.make(file, SIZE)?;
     }
-    let cgroup = cgroup()?;
+    let cgroup = cgroup("storm", &CGROUP_LIMIT.to_string())?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     wake_khugepaged();
     stage.begin();
@@ -82,12 +82,13 @@ pub fn all(mut stage: Stage) -> Result<StormReport> {
     Ok(stage.report())
 }
 
-fn cgroup() -> Result<std::path::PathBuf> {
+/// A memory cgroup of this name and memory.max.
+pub fn cgroup(name: &str, limit: &str) -> Result<std::path::PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     fs::write(root.join("cgroup.subtree_control"), "+memory").context("CONFIG_MEMCG")?;
-    let group = root.join("storm");
+    let group = root.join(name);
     fs::create_dir_all(&group).context("a cgroup")?;
-    fs::write(group.join("memory.max"), CGROUP_LIMIT.to_string()).context("memory.max")?;
+    fs::write(group.join("memory.max"), limit).context("memory.max")?;
     Ok(group)
 }
 
