@@ -48,6 +48,24 @@ pub struct Options {
     pub backup: Option<OsString>,
 }
 
+impl Options {
+    /// Options for a leaf of this many bytes, with everything off that can be off.
+    pub fn new(leaf: u64) -> Options {
+        Options {
+            leaf,
+            force: false,
+            strippable: false,
+            always: false,
+            only_gaining: false,
+            dry_run: false,
+            note: false,
+            hard_links: HardLinks::Refuse,
+            names: Vec::new(),
+            backup: None,
+        }
+    }
+}
+
 /// Where the result goes.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'p> {

@@ -86,7 +86,7 @@ impl Drop for Mapped {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{HardLinks, Options, Target, align};
+    use crate::{Options, Target, align};
     use std::io::Write;
 
     const LEAF: u64 = 2 << 20;
@@ -104,16 +104,8 @@ mod tests {
             .unwrap();
         copy(&File::open(&program).unwrap(), &mut out, LEAF).unwrap();
         let options = Options {
-            leaf: LEAF,
-            force: false,
             always: true,
-            strippable: false,
-            only_gaining: false,
-            dry_run: false,
-            note: false,
-            hard_links: HardLinks::Refuse,
-            names: Vec::new(),
-            backup: None,
+            ..Options::new(LEAF)
         };
         align(&program, Target::File(&other), &options).unwrap();
         assert!(std::fs::read(&one).unwrap() == std::fs::read(&other).unwrap());

@@ -4,15 +4,18 @@
 
 #![allow(missing_docs)]
 
+#[path = "../../elf/tests/common/cases.rs"]
+mod cases;
 #[path = "../../elf/tests/common/image.rs"]
 #[allow(dead_code)]
 mod image;
 
+use cases::cases;
 use image::{ET_DYN, ET_EXEC, Image, Program, R, W, X, load};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use wideleaf_align::{HardLinks, Options, Refusal, Status, Target, align, is_aligned, restore};
+use wideleaf_align::{Options, Refusal, Status, Target, align, is_aligned, restore};
 use wideleaf_elf::{Elf, Segment};
 
 const M: u64 = 1 << 20;
@@ -20,16 +23,9 @@ const LEAF: u64 = 2 * M;
 
 fn options() -> Options {
     Options {
-        leaf: LEAF,
-        force: false,
         always: true,
-        strippable: false,
-        only_gaining: false,
-        dry_run: false,
         note: true,
-        hard_links: HardLinks::Refuse,
-        names: Vec::new(),
-        backup: None,
+        ..Options::new(LEAF)
     }
 }
 
@@ -412,7 +408,7 @@ fn arbitrary() -> impl Strategy<Value = (Image, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(cases(60))]
     #[test]
     fn memory_stays_the_same_for_any_layout((image, _page) in arbitrary()) {
         let bytes = fill(image.bytes(), 0x400);

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 pub const LEAVES: [u64; 3] = [64 << 10, 2 << 20, 32 << 20];
 
 /// A `PT_LOAD` program header.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Segment {
     /// Index in the program header table.
     pub index: usize,

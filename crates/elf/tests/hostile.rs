@@ -4,8 +4,11 @@
 
 #![allow(missing_docs)]
 
+#[path = "common/cases.rs"]
+mod cases;
 mod common;
 
+use cases::cases;
 use common::image::{ET_DYN, ET_EXEC, Image, PT_INTERP, Program, R, W, X, load};
 use common::invariants;
 use proptest::prelude::*;
@@ -244,7 +247,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..cases(4_000) })]
 
     #[test]
     fn no_image_makes_the_reader_panic(image in image()) {

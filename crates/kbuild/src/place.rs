@@ -55,3 +55,33 @@ impl Place {
         self.lock.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// What builds, `kernel check` and `kernel export` wait for.
+    #[test]
+    fn who_finds_it_taken_says_so_and_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path()).unwrap();
+        let take = |observer: &dyn Observer| Place::take("tree", "Linux 6.12", &cache, observer);
+        let held = take(&|event: Event<'_>| panic!("{event:?}")).unwrap();
+        let (said, heard) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(move || {
+                take(&|event: Event<'_>| said.send(format!("{event:?}")).unwrap()).map(drop)
+            });
+            let words = heard.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert!(
+                words.contains("another run that works on Linux 6.12"),
+                "{words}"
+            );
+            assert!(!waiter.is_finished());
+            drop(held);
+            waiter.join().unwrap().unwrap();
+        });
+    }
+}

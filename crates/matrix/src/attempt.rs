@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use wideleaf_scratch::Scratch;
 
 /// Room that is taken in the results folder before a row begins, and given back when its results
 /// are written: a run of an hour must not end where there is no place for them. The largest
@@ -19,6 +20,9 @@ const RESERVE: i64 = 8 << 20;
 
 /// How long a run may take to clean up when it is told to end.
 const GRACE: Duration = Duration::from_secs(20);
+
+/// How the names of rows' temporary folders begin.
+const KIND: &str = "wideleaf-row";
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +50,17 @@ pub fn attempt(
     program: &Path,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
+    attempt_in(&std::env::temp_dir(), folder, row, program, stop)
+}
+
+/// [`attempt`] with its temporary folder below `temporary`.
+fn attempt_in(
+    temporary: &Path,
+    folder: &Folder,
+    row: &Planned,
+    program: &Path,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
     let Some(_lock) = folder.lock(&row.key)? else {
         return Ok(Outcome::Busy);
     };
@@ -53,10 +68,10 @@ pub fn attempt(
     let log = folder.log(&row.key);
     let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     folder.begin(&row.key)?;
-    let scratch = tempfile::Builder::new()
-        .prefix("wideleaf-row-")
-        .tempdir()
-        .context("cannot create a temporary folder")?;
+    // What matrices left that were killed.
+    wideleaf_scratch::sweep(temporary, KIND);
+    let scratch = Scratch::new(temporary, KIND)
+        .with_context(|| format!("cannot create a folder in {}", temporary.display()))?;
     let results = scratch.path().join("results.json");
     let since = Instant::now();
     let mut command = Command::new(program);
@@ -79,14 +94,25 @@ pub fn attempt(
     }
     let kept = folder.finish(row, &results, since.elapsed().as_secs_f64());
     if let Err(error) = kept {
-        let path = scratch.keep().join("results.json");
-        return Err(error.context(format!(
-            "the results of {} are left in {}",
-            row.name,
-            path.display()
-        )));
+        return Err(match keep(&results, temporary) {
+            Ok(path) => error.context(format!(
+                "the results of {} are left in {}",
+                row.name,
+                path.display()
+            )),
+            Err(lost) => error.context(format!("the results of {} are lost: {lost:#}", row.name)),
+        });
     }
     Ok(Outcome::Done)
+}
+
+/// Moves results out of the row's folder, which goes with the row.
+fn keep(results: &Path, temporary: &Path) -> Result<PathBuf> {
+    let kept = tempfile::Builder::new()
+        .prefix("wideleaf-kept-")
+        .tempdir_in(temporary)?;
+    std::fs::rename(results, kept.path().join("results.json"))?;
+    Ok(kept.keep().join("results.json"))
 }
 
 /// A file that keeps room.
@@ -226,7 +252,23 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_failure_tells_what_the_run_said() {
+    fn a_row_removes_what_killed_matrices_left_and_nothing_in_use() {
+        let (dir, folder, program) = played("echo '{}' > \"$RESULTS\"");
+        let alive = Scratch::new(dir.path(), KIND).unwrap();
+        // With a lock file that nobody holds.
+        let dead = PathBuf::from(format!("{}x", alive.path().display()));
+        std::fs::create_dir(&dead).unwrap();
+        std::fs::copy(alive.join("lock"), dead.join("lock")).unwrap();
+        let row = planned("a");
+        folder.plan(&row).unwrap();
+        let stop = AtomicBool::new(false);
+        attempt_in(dir.path(), &folder, &row, &program, &stop).unwrap();
+        assert!(!dead.exists());
+        assert!(alive.path().exists());
+    }
+
+    #[test]
+    fn a_failure_says_what_the_run_said() {
         for (script, said) in [
             (
                 "echo 'wideleaf: no room' >&2; echo trailer >&2; exit 1",

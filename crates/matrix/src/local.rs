@@ -124,6 +124,17 @@ mod tests {
         rows.iter().map(state).collect()
     }
 
+    fn one_by_one(
+        rows: &[Planned],
+        folder: &Folder,
+        program: &Path,
+        stopped: bool,
+        observer: &dyn Observer,
+    ) -> Result<()> {
+        let (all, stop) = (rows.iter().collect::<Vec<_>>(), AtomicBool::new(stopped));
+        run(&all, folder, program, Room::Rows(1), &stop, observer)
+    }
+
     #[test]
     fn a_failure_keeps_no_other_row_from_running() {
         let (_dir, folder, program) = played("[ \"$4\" != b ] || exit 1; echo '{}' > \"$RESULTS\"");
@@ -138,9 +149,7 @@ mod tests {
                 seen.lock().unwrap().push(row.to_string());
             }
         };
-        let stop = AtomicBool::new(false);
-        let all: Vec<_> = rows.iter().collect();
-        run(&all, &folder, &program, Room::Rows(1), &stop, &observer).unwrap();
+        one_by_one(&rows, &folder, &program, false, &observer).unwrap();
         assert_eq!(names(&rows, &folder), ["done", "failed", "done"]);
         assert_eq!(*seen.lock().unwrap(), ["a", "b", "c"]);
     }
@@ -152,17 +161,7 @@ mod tests {
         // A file in the place of the row's own folder stands for a full disk.
         std::fs::remove_dir_all(folder.row(&rows[1].key)).unwrap();
         std::fs::write(folder.row(&rows[1].key), "").unwrap();
-        let all: Vec<_> = rows.iter().collect();
-        let stop = AtomicBool::new(false);
-        let result = run(
-            &all,
-            &folder,
-            &program,
-            Room::Rows(1),
-            &stop,
-            &|_: Event<'_>| (),
-        );
-        assert!(result.is_err());
+        assert!(one_by_one(&rows, &folder, &program, false, &|_: Event<'_>| ()).is_err());
         std::fs::remove_file(folder.row(&rows[1].key)).unwrap();
         assert_eq!(names(&rows, &folder), ["done", "to do", "to do"]);
     }
@@ -189,17 +188,7 @@ mod tests {
         let (_dir, folder, program) = played("echo '{}' > \"$RESULTS\"");
         let rows = rows(&["a"], &folder);
         assert_eq!(names(&rows, &folder), ["to do"]);
-        let stop = AtomicBool::new(true);
-        let all: Vec<_> = rows.iter().collect();
-        run(
-            &all,
-            &folder,
-            &program,
-            Room::Rows(1),
-            &stop,
-            &|_: Event<'_>| (),
-        )
-        .unwrap();
+        one_by_one(&rows, &folder, &program, true, &|_: Event<'_>| ()).unwrap();
         assert_eq!(folder.state(&rows[0], &|_| Ok(())).unwrap(), State::ToDo);
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use wideleaf_align::{HardLinks, Options, Report, Target, align, copy_rights};
+use wideleaf_align::{Options, Report, Target, align, copy_rights};
 use wideleaf_elf::LEAF_2M;
 use wideleaf_size::short;
 
@@ -365,16 +365,8 @@ fn candidate(path: &Path, request: &Request) -> Result<Result<Candidate, String>
 
 fn options(dry_run: bool) -> Options {
     Options {
-        leaf: LEAF_2M,
-        force: false,
-        always: false,
-        strippable: false,
-        only_gaining: false,
         dry_run,
-        note: false,
-        hard_links: HardLinks::Refuse,
-        names: Vec::new(),
-        backup: None,
+        ..Options::new(LEAF_2M)
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
+use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::import::{self, Import};
 use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
@@ -246,6 +247,7 @@ fn export(base: Base, dir: &Path, files: &KernelDir, cache: &Cache) -> Result<()
     let screen = Screen::new();
     let source = Source::newest(base, false, cache, &screen)?;
     let tree = WorkTree::open(&source, cache, &screen)?;
+    screen.event(Event::Step(&format!("writing the series for {source}")));
     let original = tree.originals(&series.touched()?)?;
     let written = series.export(&source.to_string(), &original, &author, dir)?;
     drop(screen);
@@ -280,6 +282,7 @@ fn check(bases: &[Base], files: &KernelDir, cache: &Cache) -> Result<ExitCode> {
         let screen = Screen::new();
         let source = Source::newest(base, false, cache, &screen)?;
         let tree = WorkTree::open(&source, cache, &screen)?;
+        screen.event(Event::Step(&format!("checking the series for {source}")));
         let report = checkpatch::check(&tree, &series)
             .with_context(|| format!("checkpatch on the series for {base}"))?;
         drop(screen);

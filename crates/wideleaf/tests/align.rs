@@ -4,6 +4,8 @@
 
 #![allow(missing_docs)]
 
+#[path = "common/dir.rs"]
+mod dir;
 #[path = "../../elf/tests/common/image.rs"]
 #[allow(dead_code)]
 mod image;
@@ -11,18 +13,25 @@ mod image;
 mod kill;
 #[path = "common/library.rs"]
 mod library;
+#[path = "common/text.rs"]
+mod text;
+#[path = "common/unshared.rs"]
+mod unshared;
 
 mod common;
 
 use common::Reachable;
+use dir::Dir;
 use image::Image;
 use kill::killed_after;
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+use text::text;
+use unshared::{both, unshared};
 
 const M: u64 = 1 << 20;
 
@@ -36,20 +45,24 @@ fn run(args: &[&str], files: &[&Path]) -> Output {
     wideleaf().args(args).args(files).output().unwrap()
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 fn done(args: &[&str], files: &[&Path]) -> String {
     let output = run(args, files);
-    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    assert!(
+        output.status.success(),
+        "{args:?}: {}",
+        text(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn refused(args: &[&str], files: &[&Path], why: &str) {
     let output = run(args, files);
     assert_eq!(output.status.code(), Some(1), "{args:?} {files:?}");
-    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    assert!(
+        text(&output.stderr).contains(why),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 /// Some leaves fit its text once it is aligned.
@@ -57,26 +70,13 @@ fn library() -> Vec<u8> {
     library::library(5 * M)
 }
 
-struct Dir(tempfile::TempDir);
-
-impl Dir {
-    fn new() -> Dir {
-        Dir(tempfile::tempdir().unwrap())
-    }
-
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.0.path()).unwrap();
-        let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
-    }
+/// What lies in it, in order.
+fn names(dir: &Dir) -> Vec<String> {
+    let entries = fs::read_dir(dir.0.path()).unwrap();
+    let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
 }
 
 fn json(text: &str) -> Value {
@@ -133,7 +133,7 @@ fn in_place_keeps_what_belongs_to_the_file_and_restore_gives_it_back() {
             44
         );
     }
-    assert_eq!(dir.names(), ["libx.so", "libx.so.orig"]);
+    assert_eq!(names(&dir), ["libx.so", "libx.so.orig"]);
     assert!(fs::read(dir.0.path().join("libx.so.orig")).unwrap() == library());
     // Sparse: what was added to its size takes no disk but for a few blocks.
     assert!(file["size_after"].as_u64().unwrap() > file["size_before"].as_u64().unwrap());
@@ -213,8 +213,8 @@ fn signatures_that_would_break_are_told_or_need_force() {
     let path = dir.file("libx.so", library());
     let hmac = dir.file(".libx.so.hmac", "00");
     let output = run(&["-i", "--json"], &[&path]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains(".libx.so.hmac fits the old bytes only"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(".libx.so.hmac fits the old bytes only"));
     let said = json(&String::from_utf8(output.stdout).unwrap());
     assert_eq!(
         said["files"][0]["signatures_broken"][0],
@@ -268,7 +268,7 @@ fn several_files_some_of_them_bad() {
         &[&script, &cut, &object, &missing, dir.0.path(), &good],
     );
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
+    let said = text(&output.stderr);
     for words in [
         "script: is a script",
         "/usr/bin/env",
@@ -284,7 +284,7 @@ fn several_files_some_of_them_bad() {
         "the good one is aligned all the same"
     );
     assert!(fs::read(&cut).unwrap() == library()[..5000]);
-    assert_eq!(dir.names(), ["cut", "good", "script", "x.o"]);
+    assert_eq!(names(&dir), ["cut", "good", "script", "x.o"]);
 }
 
 #[test]
@@ -329,17 +329,14 @@ mount --bind m/lib m/lib
 [ "$(ls -A m)" = lib ]
 echo end
 "#;
-    let output = Command::new("unshare")
-        .args(["-rm", "sh", "-c", script, "sh"])
-        .arg(dir.0.path())
-        .arg(env!("CARGO_BIN_EXE_wideleaf"))
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    if said.contains("unshare failed") {
-        eprintln!("SKIPPED: no user namespaces here: {said}");
+    let arguments = |command: &mut Command| {
+        command.arg("sh").arg(dir.0.path());
+        command.arg(env!("CARGO_BIN_EXE_wideleaf"));
+    };
+    let Some(output) = unshared(script, arguments) else {
         return;
-    }
+    };
+    let said = both(&output);
     assert!(said.ends_with("end\n"), "{said}");
     for words in [
         "No space left on device",
@@ -370,10 +367,10 @@ fn without_the_right_to_keep_the_owner_nothing_changes() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
+    let said = text(&output.stderr);
     assert!(said.contains("cannot keep the owner 0:0"), "{said}");
     assert!(fs::read(&path).unwrap() == library());
-    assert_eq!(dir.names(), ["lib"]);
+    assert_eq!(names(&dir), ["lib"]);
 }
 
 /// Between any two system calls of a run in place.
@@ -418,7 +415,7 @@ fn killed_at_any_system_call_it_leaves_the_old_or_the_new_file_whole() {
         // The next run ends what this one began, and clears up after it.
         done(&["-i", "--backup"], &[&path]);
         assert!(fs::read(&path).unwrap() == new, "stop {stop}");
-        let names = dir.names();
+        let names = names(&dir);
         let expected = names.iter().all(|name| name == "lib" || name == "lib.orig");
         assert!(expected, "stop {stop}: {names:?}");
         if ended {
@@ -475,7 +472,7 @@ fn killed_at_any_system_call_every_way_of_writing_leaves_whole_files() {
                 let (path, expected) = if restored { (&a, old) } else { (&b, new) };
                 assert!(fs::read(path).unwrap() == expected, "{when}");
             }
-            let others: Vec<String> = dir.names();
+            let others: Vec<String> = names(&dir);
             assert!(
                 others.iter().all(|n| n == "a" || n == "b"),
                 "{when}: {others:?}"

@@ -2,6 +2,9 @@
 //! `wideleaf collapse` on real processes: this one, with text that the test
 //! maps, by the kernel at hand.
 
+#[path = "common/text.rs"]
+mod text;
+
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use serde_json::Value;
@@ -13,6 +16,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
+use text::text;
 
 const M2: usize = 2 << 20;
 const BLOCKS: usize = 4;
@@ -93,10 +97,6 @@ fn collapse(args: &[&str]) -> Output {
         .args(args)
         .output()
         .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn myself() -> String {

@@ -3,15 +3,21 @@
 
 #![allow(missing_docs)]
 
+#[path = "common/dir.rs"]
+mod dir;
 #[path = "../../elf/tests/common/image.rs"]
 #[allow(dead_code)]
 mod image;
+#[path = "common/text.rs"]
+mod text;
 
+use dir::Dir;
 use image::{ET_DYN, ET_EXEC, Image, PT_INTERP, Program, R, W, X, load};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
+use text::text;
 
 const M: u64 = 1 << 20;
 const ARM64: u16 = 183;
@@ -26,17 +32,9 @@ fn inspect(args: &[&str], files: &[&Path]) -> Output {
         .unwrap()
 }
 
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
 fn json(args: &[&str], files: &[&Path]) -> Value {
     let output = inspect(&[&["--json"], args].concat(), files);
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
@@ -55,20 +53,6 @@ fn pie(machine: u16, shift: u64, align: u64) -> Image {
     let mut image = Image::new(true, false, ET_DYN, programs);
     image.machine = machine;
     image
-}
-
-struct Dir(tempfile::TempDir);
-
-impl Dir {
-    fn new() -> Dir {
-        Dir(tempfile::tempdir().unwrap())
-    }
-
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.path().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        path
-    }
 }
 
 /// `{kernel, page size} -> bytes of text by leaf`, as in the JSON.
@@ -121,7 +105,7 @@ fn kernels_that_cannot_load_a_file_are_named_not_predicted() {
     let dir = Dir::new();
     let path = dir.file("arm64-4k", pie(ARM64, 4096, 4096).bytes());
     let output = inspect(&[], &[&path]);
-    let text = stdout(&output);
+    let text = text(&output.stdout);
     assert!(
         text.contains("not loadable with 16K and 64K pages: segment 2: address"),
         "{text}"
@@ -154,8 +138,8 @@ fn policy_explain_and_inspect_agree_about_a_position_dependent_program() {
             .args(args)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-        stdout(&output)
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
     };
     let text = explain(&[]);
     assert!(
@@ -208,7 +192,7 @@ fn a_machine_without_a_table_is_judged_but_not_predicted() {
     let path = dir.file("s390x", image.bytes());
     let output = inspect(&[], &[&path]);
     assert!(output.status.success());
-    let text = stdout(&output);
+    let text = text(&output.stdout);
     assert!(text.contains("s390x, 64-bit, big-endian"), "{text}");
     assert!(
         text.contains("nothing to gain") && text.contains("no prediction"),
@@ -232,17 +216,18 @@ fn the_table_ranks_by_gain_and_its_columns_can_be_chosen() {
     let columns = ["-r", "-n", "-b", "-o", "gain,cause,file"];
     let rows = |extra: &[&str]| {
         let output = inspect(&[&columns, extra].concat(), &[dir.0.path()]);
-        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(output.status.success(), "{}", text(&output.stderr));
         let name = |line: &str| line.rsplit('/').next().unwrap().to_string();
-        let text = stdout(&output);
+        let text = text(&output.stdout);
         (text.lines().map(name).collect::<Vec<_>>(), text)
     };
-    let (names, text) = rows(&[]);
+    let (names, table) = rows(&[]);
     assert_eq!(names, ["more", "less"], "only what has something to gain");
     assert!(
-        text.trim_start()
+        table
+            .trim_start()
             .starts_with(&format!("{} max-page-size ", 18 * M)),
-        "{text}"
+        "{table}"
     );
     assert_eq!(rows(&["--all"]).0, ["more", "less", "good"]);
     assert_eq!(
@@ -250,7 +235,7 @@ fn the_table_ranks_by_gain_and_its_columns_can_be_chosen() {
         ["good", "less", "more"]
     );
     assert_eq!(rows(&["--reverse"]).0, ["less", "more"]);
-    let summary = stdout(&inspect(&["-r"], &[dir.0.path()]));
+    let summary = text(&inspect(&["-r"], &[dir.0.path()]).stdout);
     assert!(
         summary.contains("3 programs and libraries with 30M of text"),
         "{summary}"
@@ -273,10 +258,10 @@ fn one_bad_file_does_not_hide_the_others_and_the_status_tells() {
     );
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stdout(&output).contains("max-page-size"),
+        text(&output.stdout).contains("max-page-size"),
         "the good file is reported"
     );
-    let said = stderr(&output);
+    let said = text(&output.stderr);
     assert!(
         said.contains("cut: truncated: segment 1 is at 0x0+0x100000"),
         "{said}"
@@ -297,7 +282,7 @@ fn the_pictures_show_usable_and_wasted_blocks() {
     let path = dir.file("a<b", pie(62, 0x1000, 4096).bytes());
     let svg = dir.0.path().join("out.svg");
     let output = inspect(&["--map", "--svg", svg.to_str().unwrap()], &[&path]);
-    let map = stdout(&output);
+    let map = text(&output.stdout);
     assert!(
         map.contains('█') && map.contains('□') && !map.contains("  2M ■"),
         "{map}"
@@ -307,7 +292,7 @@ fn the_pictures_show_usable_and_wasted_blocks() {
     assert!(svg.contains("2 × 2M, not usable as the file is"), "{svg}");
     let nowhere = Path::new("/dev/null/x.svg");
     let output = inspect(&["--svg", nowhere.to_str().unwrap()], &[&path]);
-    assert!(stderr(&output).contains("cannot write /dev/null/x.svg"));
+    assert!(text(&output.stderr).contains("cannot write /dev/null/x.svg"));
     assert!(!output.status.success());
 }
 
@@ -327,6 +312,6 @@ fn a_reader_that_leaves_early_is_no_error() {
         .unwrap();
     // Ended by SIGPIPE, as C programs are.
     assert_eq!(output.status.code(), Some(128 + 13), "{output:?}");
-    assert_eq!(stderr(&output), "");
-    assert_eq!(stdout(&output).lines().count(), 1);
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(text(&output.stdout).lines().count(), 1);
 }

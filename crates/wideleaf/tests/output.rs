@@ -3,6 +3,9 @@
 //! written, no name that controls a terminal, no name that is lost, status 2
 //! for wrong usage, and pages that can be read.
 
+#[path = "common/text.rs"]
+mod text;
+
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -10,6 +13,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use text::text;
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wideleaf"));
@@ -19,10 +23,6 @@ fn command(args: &[&str]) -> Command {
 
 fn full() -> File {
     OpenOptions::new().write(true).open("/dev/full").unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Commands that print, and with which status they end if all is well.
@@ -227,34 +227,20 @@ fn sort_means_the_same_to_ps_and_inspect() {
         fs::copy(env!("CARGO_BIN_EXE_wideleaf"), &path).unwrap();
         path
     });
+    let printed = |what: &[&str], args: &[&str], files: &[PathBuf]| -> String {
+        let output = command(what).args(args).args(files).output().unwrap();
+        let why = text(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {why}");
+        text(&output.stdout)
+    };
     let inspect = |args: &[&str]| -> Vec<String> {
-        let output = command(&["inspect", "-n", "-o", "FILE"])
-            .args(args)
-            .args(&sizes)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
         let last = |line: &str| line.rsplit('/').next().unwrap().to_owned();
-        text(&output.stdout).lines().map(last).collect()
+        let lines = printed(&["inspect", "-n", "-o", "FILE"], args, &sizes);
+        lines.lines().map(last).collect()
     };
     let ps = |args: &[&str]| -> Vec<u32> {
-        let output = command(&["ps", "-n", "-o", "pid"])
-            .args(args)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
-        text(&output.stdout)
-            .lines()
-            .map(|l| l.trim().parse().unwrap())
-            .collect()
+        let lines = printed(&["ps", "-n", "-o", "pid"], args, &[]);
+        lines.lines().map(|l| l.trim().parse().unwrap()).collect()
     };
     for (args, ascending) in [
         (&["--sort", "NAME"][..], true),

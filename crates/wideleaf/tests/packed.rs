@@ -4,8 +4,12 @@
 
 #![allow(missing_docs)]
 
+#[path = "common/text.rs"]
+mod text;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use text::text;
 
 fn upx() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("WIDELEAF_UPX") {
@@ -21,10 +25,6 @@ fn wideleaf(args: &[&str], file: &Path) -> Output {
     command.args(args).arg(file).output().unwrap()
 }
 
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[test]
 fn a_packed_program_is_told_as_such_and_left_as_it_is() {
     let Some(upx) = upx() else {
@@ -36,7 +36,7 @@ fn a_packed_program_is_told_as_such_and_left_as_it_is() {
     std::fs::copy("/bin/bash", &path).unwrap();
     let packing = Command::new(upx).args(["-q", "-1"]).arg(&path).output();
     let packing = packing.unwrap();
-    assert!(packing.status.success(), "{}", stderr(&packing));
+    assert!(packing.status.success(), "{}", text(&packing.stderr));
     let bytes = std::fs::read(&path).unwrap();
 
     let said = wideleaf(&["inspect", "--json"], &path).stdout;
@@ -47,14 +47,22 @@ fn a_packed_program_is_told_as_such_and_left_as_it_is() {
     for args in [&["align", "--in-place"][..], &["stage"]] {
         let output = wideleaf(args, &path);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        assert!(stderr(&output).contains("upx -d"), "{}", stderr(&output));
+        assert!(
+            text(&output.stderr).contains("upx -d"),
+            "{}",
+            text(&output.stderr)
+        );
     }
     assert!(std::fs::read(&path).unwrap() == bytes);
 
     let mut run = Command::new(env!("CARGO_BIN_EXE_wideleaf"));
     let output = run.arg("run").arg(&path).args(["-c", "echo ran; exit 7"]);
     let output = output.output().unwrap();
-    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     assert_eq!(output.stdout, b"ran\n");
-    assert!(stderr(&output).contains("upx -d"), "{}", stderr(&output));
+    assert!(
+        text(&output.stderr).contains("upx -d"),
+        "{}",
+        text(&output.stderr)
+    );
 }

@@ -5,6 +5,10 @@
 #[path = "../../elf/tests/common/image.rs"]
 #[allow(dead_code)]
 mod image;
+#[path = "common/text.rs"]
+mod text;
+#[path = "common/unshared.rs"]
+mod unshared;
 
 mod common;
 
@@ -17,13 +21,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use text::text;
+use unshared::{both, unshared};
 
 const M: u64 = 1 << 20;
 const WIDELEAF: &str = env!("CARGO_BIN_EXE_wideleaf");
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// `wideleaf run OPTIONS -- COMMAND`.
 fn under(options: &[&str], command: &[&str]) -> Command {
@@ -376,18 +378,12 @@ fn setuid_programs_are_left_alone() {
 fn in_namespace(script: &str) -> Option<Output> {
     let dir = open_dir();
     let path = toucher(dir.path());
-    let output = Command::new("unshare")
-        .args(["-rm", "sh", "-c", script])
-        .current_dir(dir.path())
-        .env("W", WIDELEAF)
-        .env("P", path)
-        .output()
-        .unwrap();
-    if text(&output.stderr).contains("unshare failed") {
-        eprintln!("SKIPPED: no user namespaces here");
-        return None;
-    }
-    Some(output)
+    unshared(script, |command| {
+        command
+            .current_dir(dir.path())
+            .env("W", WIDELEAF)
+            .env("P", path);
+    })
 }
 
 /// What `script` starts by `run` for a second and a half runs all that time, and
@@ -486,7 +482,7 @@ fn programs_of_32_bits_run_as_they_would() {
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         let name = path.to_str().unwrap();
         let output = under(&["--verbose"], &[name]).output().unwrap();
-        let said = text_of(&output);
+        let said = both(&output);
         match plainly(&[name]).status() {
             Ok(plain) => {
                 assert_eq!(plain.code(), Some(7));
@@ -497,10 +493,6 @@ fn programs_of_32_bits_run_as_they_would() {
         }
         assert!(said.contains("narrow-"), "{said}");
     }
-}
-
-fn text_of(output: &Output) -> String {
-    text(&output.stdout) + &text(&output.stderr)
 }
 
 /// make and its kin start the programs that matter, more than once.

@@ -11,6 +11,10 @@ mod image;
 mod kill;
 #[path = "common/library.rs"]
 mod library;
+#[path = "common/text.rs"]
+mod text;
+#[path = "common/unshared.rs"]
+mod unshared;
 
 mod common;
 
@@ -20,7 +24,8 @@ use kill::killed_after;
 use library::library;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
+use unshared::{both, unshared};
 
 const M: u64 = 1 << 20;
 
@@ -28,25 +33,18 @@ const M: u64 = 1 << 20;
 /// `$R` its folder, the current folder is empty and goes away. None if the
 /// host has no such namespaces.
 fn in_namespace(folder: &Path, script: &str) -> Option<String> {
-    let output = Command::new("unshare")
-        .args(["-rm", "sh", "-ec"])
-        .arg(format!("stage() {{ \"$W\" stage --run-dir \"$R\" \"$@\" 2>&1; }}\nunstage() {{ \"$W\" unstage --run-dir \"$R\" \"$@\" 2>&1; }}\n{script}"))
-        .current_dir(folder)
-        .env("W", env!("CARGO_BIN_EXE_wideleaf"))
-        .env("R", folder.join("run"))
-        .output()
-        .unwrap();
-    let said = text(&output);
-    if said.contains("unshare failed") {
-        eprintln!("SKIPPED: no user namespaces here: {said}");
-        return None;
-    }
+    let script = format!(
+        "stage() {{ \"$W\" stage --run-dir \"$R\" \"$@\" 2>&1; }}\nunstage() {{ \"$W\" unstage --run-dir \"$R\" \"$@\" 2>&1; }}\nset -e\n{script}"
+    );
+    let output = unshared(&script, |command| {
+        command
+            .current_dir(folder)
+            .env("W", env!("CARGO_BIN_EXE_wideleaf"))
+            .env("R", folder.join("run"));
+    })?;
+    let said = both(&output);
     assert!(output.status.success(), "{said}");
     Some(said)
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// A program with 6M of code that reads all of it and prints what of its own
@@ -99,7 +97,7 @@ fn compile(folder: &Path, extra: &[&str]) {
         .current_dir(folder)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", both(&output));
 }
 
 #[test]
@@ -278,7 +276,7 @@ fn without_rights_it_says_so_and_does_nothing() {
     }
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output);
+    let said = both(&output);
     assert!(
         said.contains("run as root") || said.contains("Permission denied"),
         "{said}"
@@ -291,8 +289,8 @@ fn units_name_the_programs_in_full() {
     let print = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wideleaf"));
         let output = command.arg("stage").args(args).output().unwrap();
-        assert!(output.status.success(), "{}", text(&output));
-        text(&output)
+        assert!(output.status.success(), "{}", both(&output));
+        both(&output)
     };
     let unit = print(&[
         "--print",
@@ -315,7 +313,7 @@ fn units_name_the_programs_in_full() {
         .arg(&path)
         .output()
     {
-        let said = text(&output);
+        let said = both(&output);
         // The manual page is there only if it was installed.
         let wrong =
             |line: &&str| line.contains("wideleaf-stage.service:") && !line.contains("'man ");
@@ -332,7 +330,7 @@ fn killed_after_any_system_call_nothing_stays_half_staged() {
         .args(["--exact", "--ignored", "--nocapture", "kill_in_namespace"])
         .output()
         .unwrap();
-    let said = text(&output);
+    let said = both(&output);
     if said.contains("unshare failed") {
         eprintln!("SKIPPED: no user namespaces here: {said}");
         return;

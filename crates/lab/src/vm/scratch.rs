@@ -4,15 +4,13 @@
 //! Guest memory is a file of gigabytes, mostly in `/dev/shm`: left behind, it
 //! eats the machine's memory. Dropping a [`Scratch`] removes it; a signal or a
 //! panic (which aborts in release builds, so nothing is dropped) goes through
-//! [`install`]; what `kill -9` left is swept by the next run, which recognises
-//! it by a lock that nobody holds.
+//! [`install`]; what `kill -9` left is swept by the next run.
 
 use anyhow::{Context, Result};
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, Uid};
+use nix::unistd::Pid;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, Once};
@@ -70,72 +68,41 @@ fn clean() {
     }
 }
 
+/// How the names of the folders begin.
+const KIND: &str = "wideleaf-lab";
+
 /// A private folder, removed when dropped and on every way out.
 #[derive(Debug)]
-pub struct Scratch {
-    path: PathBuf,
-    _lock: Flock<File>,
-}
+pub struct Scratch(wideleaf_scratch::Scratch);
 
 impl Scratch {
     /// Creates a folder below `parent`, after removing what killed runs of
     /// this user left there.
     pub fn new(parent: &Path) -> Result<Self> {
-        let prefix = format!("wideleaf-lab-{}-", Uid::current());
-        sweep(parent, &prefix);
-        let what = || format!("cannot create a temporary folder in {}", parent.display());
+        wideleaf_scratch::sweep(parent, KIND);
         // Listed before it is filled, so that no signal falls in between.
         let mut live = live();
-        let path = tempfile::Builder::new()
-            .prefix(&prefix)
-            .tempdir_in(parent)
-            .with_context(what)?
-            .keep();
-        live.dirs.insert(path.clone());
-        drop(live);
-        // Locked before it has its name: sweep(), in another thread or run, takes a lock file that
-        // nobody holds for that of a dead owner.
-        let unnamed = path.join("lock.new");
-        let lock = File::create(&unnamed).with_context(what)?;
-        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
-            .map_err(|(_, errno)| errno)
-            .with_context(what)?;
-        fs::rename(&unnamed, path.join("lock")).with_context(what)?;
-        Ok(Self { path, _lock: lock })
+        let folder = wideleaf_scratch::Scratch::new(parent, KIND)
+            .with_context(|| format!("cannot create a temporary folder in {}", parent.display()))?;
+        live.dirs.insert(folder.path().to_owned());
+        Ok(Self(folder))
     }
 
     /// The folder.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     /// A path in the folder.
     pub fn join(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+        self.0.join(name)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-        live().dirs.remove(&self.path);
-    }
-}
-
-/// Removes folders of that prefix whose owner is gone.
-fn sweep(parent: &Path, prefix: &str) {
-    for item in fs::read_dir(parent).into_iter().flatten().flatten() {
-        if !item.file_name().to_string_lossy().starts_with(prefix) {
-            continue;
-        }
-        // No lock file: another run is between mkdir and lock, or it was
-        // killed there, having put nothing into it.
-        let Ok(lock) = File::open(item.path().join("lock")) else {
-            continue;
-        };
-        if Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_ok() {
-            let _ = fs::remove_dir_all(item.path());
-        }
+        let _ = fs::remove_dir_all(self.path());
+        live().dirs.remove(self.path());
     }
 }
 
@@ -205,54 +172,12 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn removed_when_dropped() {
-        let parent = tempfile::tempdir().unwrap();
-        let scratch = Scratch::new(parent.path()).unwrap();
-        fs::write(scratch.join("ram"), "x").unwrap();
-        let path = scratch.path().to_owned();
-        drop(scratch);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn sweeps_what_a_killed_run_left_and_nothing_in_use() {
-        let parent = tempfile::tempdir().unwrap();
-        let prefix = format!("wideleaf-lab-{}-", Uid::current());
-        let stale = parent.path().join(format!("{prefix}stale"));
-        let other = parent.path().join("not-ours");
-        for dir in [&stale, &other] {
-            fs::create_dir(dir).unwrap();
-            fs::write(dir.join("lock"), "").unwrap();
-        }
-        let used = Scratch::new(parent.path()).unwrap();
-        assert!(!stale.exists());
-        let _second = Scratch::new(parent.path()).unwrap();
-        assert!(used.path().exists() && other.exists());
-    }
-
-    #[test]
     fn a_dropped_child_is_dead() {
         let child = Tethered::spawn(Command::new("sleep").arg("100")).unwrap();
         let pid = Pid::from_raw(child.child.id() as i32);
         assert!(kill(pid, None).is_ok());
         drop(child);
         assert!(kill(pid, None).is_err());
-    }
-
-    #[test]
-    fn folders_made_at_the_same_time_leave_each_other_alone() {
-        let parent = tempfile::tempdir().unwrap();
-        let make = || {
-            for _ in 0..200 {
-                let scratch = Scratch::new(parent.path()).unwrap();
-                fs::write(scratch.join("file"), "x").unwrap();
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(make);
-            }
-        });
     }
 
     #[test]

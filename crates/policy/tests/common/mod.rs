@@ -3,16 +3,16 @@
 
 #![allow(dead_code, missing_docs)]
 
+#[path = "../../../elf/tests/common/cases.rs"]
+mod cases;
+
+use cases::cases;
 use proptest::prelude::*;
 use wideleaf_policy::{Account, Advice, Align, Ground, Read, Segment, Table, Thp};
 
-/// So many that all of a file's tests end within seconds in a debug build on a busy
-/// machine; `PROPTEST_CASES` runs more, e.g. 1000000 over night.
+/// Over night, `PROPTEST_CASES=1000000` can be run.
 pub fn config() -> ProptestConfig {
-    let mut config = ProptestConfig::default();
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = 4_000;
-    }
+    let mut config = cases(4_000);
     config.max_global_rejects = u32::MAX;
     config.failure_persistence = None;
     config

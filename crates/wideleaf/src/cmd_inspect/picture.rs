@@ -140,15 +140,9 @@ mod tests {
 
     fn segment(address: u64, size: u64) -> Segment {
         Segment {
-            index: 0,
-            offset: 0,
             address,
-            file_size: size,
             memory_size: size,
-            align: 0x1000,
-            read: true,
-            write: false,
-            execute: true,
+            ..Segment::default()
         }
     }
 
