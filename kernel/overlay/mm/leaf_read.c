@@ -18,16 +18,16 @@
 
 #include <trace/events/leaf_policy.h>
 
-#define LEAF_SCAN_PAGES	(LEAF_SCAN >> PAGE_SHIFT)
+#include "leaf_internal.h"
 
 /*
  * Fill in @hole, @run, and what of @filled lies before the fault; returns the
  * index at which the hole begins.
  */
 static pgoff_t leaf_look_back(struct address_space *mapping, pgoff_t pgoff,
-			      struct leaf_read *read)
+			      u64 scan, struct leaf_read *read)
 {
-	pgoff_t first = pgoff - min_t(pgoff_t, pgoff, LEAF_SCAN_PAGES);
+	pgoff_t first = pgoff - min_t(pgoff_t, pgoff, scan >> PAGE_SHIFT);
 	pgoff_t block = round_down(pgoff, LEAF_BLOCK_PAGES);
 	XA_STATE(xas, &mapping->i_pages, first);
 	pgoff_t run = first, end = first, index;
@@ -57,9 +57,9 @@ static pgoff_t leaf_look_back(struct address_space *mapping, pgoff_t pgoff,
 
 /* Fill in @gap, and what of @filled lies behind the fault. */
 static void leaf_look_ahead(struct address_space *mapping, pgoff_t pgoff,
-			    struct leaf_read *read)
+			    u64 scan, struct leaf_read *read)
 {
-	u64 limit = max(LEAF_SCAN, read->window);
+	u64 limit = max(scan, read->window);
 	pgoff_t last = pgoff + (limit >> PAGE_SHIFT) - 1;
 	pgoff_t block = round_down(pgoff, LEAF_BLOCK_PAGES) + LEAF_BLOCK_PAGES;
 	XA_STATE(xas, &mapping->i_pages, pgoff);
@@ -192,6 +192,17 @@ bool leaf_policy_helps(const struct vm_area_struct *vma)
 			  (u64)vma->vm_pgoff << PAGE_SHIFT);
 }
 
+/*
+ * How far to look around a fault. Where device or memory forbid a wide leaf,
+ * nothing can speak for one, and a window on either side is all that counts.
+ */
+static u64 leaf_scan(const struct leaf_read *read)
+{
+	if (leaf_refuse_cost(read, LEAF_WIDEST_SHIFT) == LEAF_RULE_NR)
+		return LEAF_SCAN;
+	return min(LEAF_SCAN, 2 * leaf_window(read));
+}
+
 /* All that the policy wants to know of a fault */
 static void leaf_look(const struct vm_fault *vmf, struct leaf_read *read)
 {
@@ -199,6 +210,7 @@ static void leaf_look(const struct vm_fault *vmf, struct leaf_read *read)
 	const struct file_ra_state *ra = &vma->vm_file->f_ra;
 	struct address_space *mapping = vma->vm_file->f_mapping;
 	pgoff_t end;
+	u64 scan;
 
 	*read = (struct leaf_read) {
 		.ground = leaf_ground(vma->vm_file),
@@ -213,8 +225,9 @@ static void leaf_look(const struct vm_fault *vmf, struct leaf_read *read)
 		.advice = leaf_advice(vma),
 		.account = leaf_account_of(mapping->host),
 	};
-	end = leaf_look_back(mapping, vmf->pgoff, read);
-	leaf_look_ahead(mapping, vmf->pgoff, read);
+	scan = leaf_scan(read);
+	end = leaf_look_back(mapping, vmf->pgoff, scan, read);
+	leaf_look_ahead(mapping, vmf->pgoff, scan, read);
 	if (READ_ONCE(ra->start) + READ_ONCE(ra->size) == end)
 		read->last_size = (u64)READ_ONCE(ra->size) << PAGE_SHIFT;
 }
@@ -232,7 +245,7 @@ bool exec_leaf_read(const struct vm_fault *vmf, struct exec_leaf_span *span)
 	struct leaf_read_answer answer;
 	struct leaf_read read;
 
-	if (!exec_leaf_order(vmf->vma))
+	if (!exec_leaf_order(vmf->vma) || !vmf->vma->vm_file->f_ra.ra_pages)
 		return false;
 
 	leaf_look(vmf, &read);
