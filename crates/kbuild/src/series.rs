@@ -42,6 +42,15 @@ impl Series {
         Self::parse(base, files, &path, &text)
     }
 
+    /// No steps: what a fault that is planted in a pristine kernel is added to.
+    pub fn empty(base: Base, files: &KernelDir) -> Self {
+        Self {
+            base,
+            files: files.clone(),
+            steps: Vec::new(),
+        }
+    }
+
     /// The steps that make `variant`: those above the line that names it.
     pub fn load_part(base: Base, files: &KernelDir, variant: Variant) -> Result<Self> {
         let (path, text) = read_series(base, files)?;
@@ -461,6 +470,9 @@ mod tests {
         series.plant("drought").unwrap();
         assert_eq!(series.steps().len(), steps + 1);
         assert_ne!(series.hash().unwrap(), hash);
+        let mut alone = Series::empty(series.base(), &lab.files);
+        alone.plant("drought").unwrap();
+        assert_eq!(alone.steps(), &series.steps()[steps..]);
     }
 
     #[test]
