@@ -52,9 +52,9 @@ impl World {
     fn new(pcids: bool) -> Self {
         let mut mem = Mem::default();
         for process in ["a", "b", "u"] {
-            tables(process).map(|table| mem.table(table, 4096));
+            tables(process).iter().for_each(|t| mem.table(*t, 4096));
         }
-        KERNEL.map(|table| mem.table(table, 4096));
+        KERNEL.iter().for_each(|t| mem.table(*t, 4096));
         for process in ["a", "b", "u"] {
             let levels = tables(process);
             levels
