@@ -191,7 +191,8 @@ impl<'a> Inputs<'a> {
         let fragments = config::fragments(spec)?;
         let mut series = match spec.variant {
             _ if spec.commit.is_some() => None,
-            Variant::Pristine => None,
+            Variant::Pristine if spec.plant.is_none() => None,
+            Variant::Pristine => Some(Series::empty(spec.base, &spec.files)),
             Variant::Patched => Some(Series::load(spec.base, &spec.files)?),
             part => Some(Series::load_part(spec.base, &spec.files, part)?),
         };

@@ -43,6 +43,18 @@ impl Series {
         Self::parse(base, files, &path, &text, text.len())
     }
 
+    /// No steps: what a fault that is planted in a pristine kernel is added to.
+    pub fn empty(base: Base, files: &KernelDir) -> Self {
+        Self {
+            base,
+            files: files.clone(),
+            steps: Vec::new(),
+            planted: 0,
+            later: Vec::new(),
+            lives: OnceLock::new(),
+        }
+    }
+
     /// The steps that make `variant`: those above the line that names it. What an overlay file is
     /// in this part depends on the later steps too, so all of the series is read.
     pub fn load_part(base: Base, files: &KernelDir, variant: Variant) -> Result<Self> {
@@ -442,6 +454,9 @@ mod tests {
         series.plant("drought").unwrap();
         assert_eq!(series.steps().len(), steps + 1);
         assert_ne!(series.hash().unwrap(), hash);
+        let mut alone = Series::empty(series.base(), &lab.files);
+        alone.plant("drought").unwrap();
+        assert_eq!(alone.steps(), &series.steps()[steps..]);
     }
 
     #[test]

@@ -4,11 +4,11 @@
 use crate::host;
 use crate::job::for_guest;
 use crate::referee::Symbols;
-use crate::results::{BootResult, KernelInfo, PhaseCounts};
+use crate::results::{BootResult, CpuCounts, KernelInfo, PhaseCounts};
 use crate::target::Target;
 use crate::vm::emulator::Qemu;
 use crate::vm::initramfs;
-use crate::vm::machine::{self, Boot, Cancelled};
+use crate::vm::machine::{self, Boot, Cancelled, PhaseSeen};
 use crate::vm::qemu::{Guest, Plugin};
 use crate::vm::scratch::Scratch;
 use anyhow::{Context, Result, bail};
@@ -19,7 +19,7 @@ use wideleaf_cache::Cache;
 use wideleaf_events::{Event, Observer};
 use wideleaf_guest::protocol::VERSION;
 use wideleaf_kbuild::Variant;
-use wideleaf_tlb::report::{Report, SCHEMA};
+use wideleaf_tlb::report::{Phase, Report, SCHEMA};
 
 /// Beyond the guest's own time limit: booting, and telling that it hangs.
 const BOOT_GRACE: Duration = Duration::from_secs(15);
@@ -203,25 +203,40 @@ impl Bench<'_> {
             outcome: boot.outcome,
             farewell: boot.farewell,
             phases: Vec::new(),
+            cpus: Vec::new(),
             coverage: Vec::new(),
             referee: None,
         };
         let Some(report) = report else {
             return Ok(run);
         };
-        for seen in boot.phases {
-            let counted = report.phases.iter().find(|phase| phase.phase == seen.id);
-            let counted = counted.with_context(|| {
-                format!("the plugin counted nothing in the phase '{}'", seen.name)
-            })?;
-            run.phases.push(PhaseCounts {
+        let counts = |seen: &PhaseSeen, phases: &[Phase]| {
+            let counted = phases.iter().find(|phase| phase.phase == seen.id)?;
+            Some(PhaseCounts {
                 id: seen.id,
-                name: seen.name,
+                name: seen.name.clone(),
                 wall_s: seen.wall.map(|wall| wall.as_secs_f64()),
                 user: counted.user.clone(),
                 kernel: counted.kernel.clone(),
-            });
+            })
+        };
+        for seen in &boot.phases {
+            let counted = counts(seen, &report.phases).with_context(|| {
+                format!("the plugin counted nothing in the phase '{}'", seen.name)
+            })?;
+            run.phases.push(counted);
         }
+        // One that slept all the time counted nothing.
+        run.cpus = report
+            .cpus
+            .iter()
+            .map(|cpu| CpuCounts {
+                cpu: cpu.cpu,
+                phases: (boot.phases.iter())
+                    .filter_map(|seen| counts(seen, &cpu.phases))
+                    .collect(),
+            })
+            .collect();
         run.referee = report.referee.clone();
         run.coverage = report.coverage.clone();
         run.warnings.extend(report.warnings.iter().cloned());

@@ -12,7 +12,12 @@ pub fn figures(job: &dyn Job, run: &BootResult) -> Figures {
     let mut figures = Figures::default();
     job.figures(run, &mut figures);
     for phase in &run.phases {
-        figures.put_phase(phase);
+        figures.put_phase("", phase);
+    }
+    for cpu in &run.cpus {
+        for phase in &cpu.phases {
+            figures.put_phase(&format!("cpu{}.", cpu.cpu), phase);
+        }
     }
     figures
 }
@@ -91,6 +96,7 @@ pub fn widest_spread<'a>(job: &dyn Job, comparison: &'a Comparison) -> Option<(&
 mod tests {
     use super::*;
     use crate::jobs::exec::Exec;
+    use crate::results::CpuCounts;
     use crate::sample::{comparison, run};
 
     #[test]
@@ -105,6 +111,22 @@ mod tests {
         assert_eq!(value("cold.text_walks"), Some((5, "walks")));
         assert_eq!(value("cold.faults"), Some((3 + 4, "faults")));
         assert_eq!(value("text.64K"), Some((1 << 20, "bytes")));
+    }
+
+    #[test]
+    fn each_cpu_has_figures_of_its_own_beside_the_sum() {
+        let mut run = run(Variant::Pristine, 1000);
+        let mut phase = run.phases[0].clone();
+        phase.user.instructions = 400;
+        run.cpus = vec![CpuCounts {
+            cpu: 1,
+            phases: vec![phase],
+        }];
+        let figures = figures(&Exec, &run);
+        let value = |name| figures.get(name).map(|figure| figure.value);
+        assert_eq!(value("cold.instructions"), Some(1500));
+        assert_eq!(value("cpu1.cold.instructions"), Some(900));
+        assert_eq!(value("cpu0.cold.instructions"), None);
     }
 
     #[test]

@@ -105,6 +105,7 @@ impl Setting {
         matches!(
             self,
             Self::Referee
+                | Self::Cpus
                 | Self::Profile
                 | Self::Append
                 | Self::Extra

@@ -233,6 +233,9 @@ pub struct BootResult {
     pub farewell: Farewell,
     /// What the plugin counted.
     pub phases: Vec<PhaseCounts>,
+    /// The same for each CPU, if the guest had several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<CpuCounts>,
     /// Which leaves mapped what.
     pub coverage: Vec<Coverage>,
     /// What a reader of the figures must know.
@@ -240,6 +243,15 @@ pub struct BootResult {
     /// What the referee found; absent where it was not asked to look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub referee: Option<Findings>,
+}
+
+/// What the plugin counted on one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuCounts {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Phases in which it did anything.
+    pub phases: Vec<PhaseCounts>,
 }
 
 /// What the plugin counted in one phase.

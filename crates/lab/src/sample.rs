@@ -42,6 +42,7 @@ pub fn run(variant: Variant, instructions: u64) -> BootResult {
             user: counts(instructions, 5, 2),
             kernel: counts(500, 1, 1),
         }],
+        cpus: Vec::new(),
         coverage: vec![Coverage {
             id: 1,
             phase: 0,

@@ -64,10 +64,18 @@ impl Target {
         let mut spec = Spec::new(self.base, self.arch, self.page_size, variant, files.clone());
         spec.version = self.source_version.clone();
         spec.commit = commit.cloned();
-        spec.plant = self.options.plant.clone();
+        spec.plant = (self.planted_in() == Some(variant))
+            .then(|| self.options.plant.clone())
+            .flatten();
         let of_job = self.job.fragments().iter().map(ToString::to_string);
         spec.extras = of_job.chain(self.options.extras.clone()).collect();
         Some(spec)
+    }
+
+    /// Which kernel gets the fault, if there is one: the last, so that a patched one is compared
+    /// with a pristine one that has none.
+    fn planted_in(&self) -> Option<Variant> {
+        self.variants.last().copied()
     }
 
     /// Whether the plugin has a part in it.

@@ -18,9 +18,11 @@ pub struct Args {
     pub out: PathBuf,
     /// Whether the referee looks on.
     pub referee: bool,
+    /// Whether vCPUs run in turn in one thread, if there are several.
+    pub turns: bool,
 }
 
-const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on";
+const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on, turns=on";
 
 /// Parses `args`, of the form `name=value`.
 ///
@@ -29,7 +31,7 @@ const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and o
 /// A sentence that names the argument, its value and what would be right.
 pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args, String> {
     let (mut profile, mut ram, mut out) = (None, None, None);
-    let mut referee = false;
+    let (mut referee, mut turns) = (false, false);
     let mut ram_base = match arch {
         Arch::Arm64 => 0x4000_0000,
         Arch::X86_64 => 0,
@@ -43,7 +45,8 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
             "ram" => ram = Some(PathBuf::from(value)),
             "out" => out = Some(PathBuf::from(value)),
             "ram_base" => ram_base = address(value)?,
-            "referee" => referee = on_or_off(value)?,
+            "referee" => referee = on_or_off(name, value)?,
+            "turns" => turns = on_or_off(name, value)?,
             _ => return Err(format!("argument {name:?} is not known; {USAGE}")),
         }
     }
@@ -57,14 +60,15 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
         ram_base,
         out: out.ok_or_else(|| missing("out"))?,
         referee,
+        turns,
     })
 }
 
-fn on_or_off(value: &str) -> Result<bool, String> {
+fn on_or_off(name: &str, value: &str) -> Result<bool, String> {
     match value {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(format!("referee={value}: expected on or off")),
+        _ => Err(format!("{name}={value}: expected on or off")),
     }
 }
 

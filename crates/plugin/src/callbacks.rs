@@ -6,6 +6,7 @@ use crate::ffi::sys;
 use crate::inline::NO_PAGE;
 use crate::plugin::{MAX_VCPUS, Plugin};
 use crate::registers::Registers;
+use crate::turns::Turns;
 use crate::vcpu::Vcpu;
 use crate::watch::Watch;
 use crate::{disk, ffi};
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
 use wideleaf_arch::Arch;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::{Core, Side};
-use wideleaf_tlb::report::{Report, SCHEMA};
+use wideleaf_tlb::report::{Cpu, Report, SCHEMA};
 use wideleaf_tlb::{arm64, x86};
 
 /// The plugin, once it is installed.
@@ -49,6 +50,7 @@ pub fn start_vcpu(plugin: &Plugin, index: u32) -> Result<(), String> {
     let vcpu = Box::new(Vcpu::new(core, registers, index));
     slot.store(Box::into_raw(vcpu), Release);
     plugin.open_mailbox(index as usize);
+    plugin.note_thread();
     Ok(())
 }
 
@@ -74,12 +76,21 @@ fn report(plugin: &Plugin) -> Report {
         };
         vcpu.settle(plugin);
         report.vcpus += 1;
-        report.add_phases(vcpu.core.phases());
+        let phases = vcpu.core.phases();
+        report.add_phases(phases.clone());
+        report.cpus.push(Cpu {
+            cpu: i as u32,
+            phases,
+        });
         warn(&mut report.warnings, i, vcpu);
     }
     report.referee = plugin.referee.as_ref().map(Watch::findings);
-    if plugin.smp {
-        let text = "more than one vCPU: counts do not repeat exactly";
+    if report.cpus.len() == 1 {
+        report.cpus.clear();
+    }
+    if plugin.smp && plugin.runs_at_once() {
+        let text = "vCPUs run at the same time: counts do not repeat, and the order of what \
+                    they do is not known (-accel tcg,thread=single)";
         report.warnings.push(text.to_owned());
     }
     if let late @ 1.. = plugin.late_answers() {
@@ -107,10 +118,44 @@ fn warn(warnings: &mut Vec<String>, index: usize, vcpu: &Vcpu) {
 
 /// The plugin and the vCPU that a callback is for.
 fn current(index: c_uint) -> Option<(&'static Plugin, &'static mut Vcpu)> {
+    let plugin = PLUGIN.get()?;
+    let index = plugin.turns.as_ref().map_or(index, Turns::current);
     let vcpu = VCPUS.get(index as usize)?.load(Relaxed);
     // SAFETY: set once to a leaked box; only this vCPU's thread, which runs
     // one callback at a time, turns it into a reference.
-    Some((PLUGIN.get()?, unsafe { vcpu.as_mut()? }))
+    Some((plugin, unsafe { vcpu.as_mut()? }))
+}
+
+/// A block begins, and vCPUs take turns: [`on_block`] with the host's register
+/// that points to QEMU's state of the vCPU.
+#[unsafe(naked)]
+pub unsafe extern "C" fn on_turn(index: c_uint, page: *mut c_void) {
+    #[cfg(target_arch = "x86_64")]
+    std::arch::naked_asm!("mov rdx, rbp", "jmp {}", sym on_block);
+    #[cfg(target_arch = "aarch64")]
+    std::arch::naked_asm!("mov x2, x19", "b {}", sym on_block);
+}
+
+/// A block begins; `page` as in [`on_page`], `state` as in [`Turns::take`].
+unsafe extern "C" fn on_block(_: c_uint, page: *mut c_void, state: usize) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    let Some(turns) = &plugin.turns else { return };
+    let index = turns.take(state);
+    if plugin.inline(index).page != page as u64
+        && let Some((plugin, vcpu)) = current(index)
+    {
+        vcpu.enter_block(plugin, page as u64);
+    }
+    plugin.inline(index).fetches += 1;
+}
+
+/// So many instructions begin, and vCPUs take turns.
+pub unsafe extern "C" fn on_count(_: c_uint, instructions: *mut c_void) {
+    if let Some(plugin) = PLUGIN.get()
+        && let Some(turns) = &plugin.turns
+    {
+        plugin.inline(turns.current()).instructions += instructions as u64;
+    }
 }
 
 /// A block begins in another page than the last; `page` is its [`Inline::page`].
@@ -124,6 +169,9 @@ pub unsafe extern "C" fn on_page(index: c_uint, page: *mut c_void) {
 pub unsafe extern "C" fn on_straddle(index: c_uint, _: *mut c_void) {
     if let Some((plugin, vcpu)) = current(index) {
         vcpu.enter_next_page(plugin);
+        if let Some(turns) = &plugin.turns {
+            plugin.inline(turns.current()).fetches += 1;
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! QEMU TCG plugin that feeds [`wideleaf_tlb`] with what a guest does.
 //!
 //! ```text
-//! -plugin libwideleaf_plugin.so,profile=neoverse-v2,ram=FILE,out=FILE[,ram_base=ADDR][,referee=on]
+//! -plugin libwideleaf_plugin.so,profile=neoverse-v2,ram=FILE,out=FILE[,ram_base=ADDR][,referee=on][,turns=on]
 //! ```
 //!
 //! What counts as what:
@@ -24,10 +24,11 @@
 //!   Linux does not do.
 //! - **Aliases**: a physical page of code mapped at two addresses that jump to
 //!   each other directly counts as one page; see `translate.rs` for why.
-//! - **vCPUs**: with one, counts repeat exactly as far as the guest does. With
-//!   more, each has its own model; broadcast TLBIs and phase changes reach the
-//!   others at their next data access or page of code, so counts are close,
-//!   not exact, and the report carries a warning.
+//! - **vCPUs**: each has its own model and its own counts; broadcast TLBIs and
+//!   phase changes reach the others at their next data access or page of code.
+//!   Run in turn by one thread (`-accel tcg,thread=single`, and `turns=on` here)
+//!   they repeat as far as the guest does. With a thread each they do not, and
+//!   the report carries a warning.
 //! - **Disk**: a virtio-mmio disk answers before the guest's next instruction;
 //!   see `disk.rs` for why.
 //!
@@ -50,6 +51,7 @@ mod plugin;
 mod ram;
 mod registers;
 mod translate;
+mod turns;
 mod vcpu;
 mod watch;
 

@@ -7,9 +7,10 @@ use crate::event::{Event, Mail};
 use crate::ffi::sys;
 use crate::inline::Inline;
 use crate::ram::Ram;
+use crate::turns::Turns;
 use crate::watch::Watch;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use wideleaf_arch::Arch;
 use wideleaf_tlb::report::Coverage;
@@ -32,6 +33,10 @@ pub struct Plugin {
     /// Looks on, if asked to.
     pub referee: Option<Watch>,
     mailboxes: [Mailbox; MAX_VCPUS],
+    /// Threads that started vCPUs.
+    threads: Mutex<HashSet<std::thread::ThreadId>>,
+    /// Which vCPU runs, if they take turns.
+    pub turns: Option<Turns>,
 }
 
 // SAFETY: the scoreboard pointer is only handed to QEMU, whose functions may
@@ -62,6 +67,7 @@ impl Plugin {
         board: *mut sys::qemu_plugin_scoreboard,
     ) -> Self {
         let (watching, bbm) = (args.referee, args.profile.bbm);
+        let in_turn = args.turns && vcpus > 1;
         Self {
             referee: watching.then(|| Watch::new(vcpus.max(1) as usize, bbm, arch)),
             args,
@@ -73,6 +79,8 @@ impl Plugin {
             events: Mutex::default(),
             disks: Mutex::default(),
             mailboxes: std::array::from_fn(|_| Mailbox::default()),
+            threads: Mutex::default(),
+            turns: in_turn.then(Turns::default),
         }
     }
 
@@ -133,7 +141,8 @@ impl Plugin {
     /// Takes the mail for `vcpu`.
     pub fn mail(&self, vcpu: u32) -> Vec<Mail> {
         let mailbox = &self.mailboxes[vcpu as usize];
-        if !self.smp || !mailbox.pending.swap(false, Relaxed) {
+        // The look first: at each access, a swap costs.
+        if !self.smp || !mailbox.pending.load(Relaxed) || !mailbox.pending.swap(false, Acquire) {
             return Vec::new();
         }
         std::mem::take(&mut *lock(&mailbox.mail))
@@ -142,6 +151,16 @@ impl Plugin {
     /// Opens the mailbox of `vcpu`: from here on it looks into it.
     pub fn open_mailbox(&self, vcpu: usize) {
         self.mailboxes[vcpu].read.store(true, Release);
+    }
+
+    /// A vCPU starts in this thread.
+    pub fn note_thread(&self) {
+        lock(&self.threads).insert(std::thread::current().id());
+    }
+
+    /// Does each vCPU have a thread of its own?
+    pub fn runs_at_once(&self) -> bool {
+        lock(&self.threads).len() > 1
     }
 
     /// The coverage records so far, which are gone then.

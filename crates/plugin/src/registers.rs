@@ -29,6 +29,8 @@ const X86_GENERAL: [&str; 16] = [
     "r14", "r15",
 ];
 
+const X86_STACK: u8 = 4;
+
 /// Registers 0, 1, 2 of the coverage request on x86: rdi, rsi, rdx.
 const X86_ARGUMENTS: [usize; 3] = [7, 6, 2];
 
@@ -106,6 +108,15 @@ impl Registers {
     pub fn segment_base(&mut self, n: u8) -> u64 {
         let handle = self.segments[usize::from(n) - 4];
         self.read(handle)
+    }
+
+    /// x86: the stack pointer, if it is the kernel's.
+    pub fn kernel_stack(&mut self) -> Option<u64> {
+        if self.arch != Arch::X86_64 {
+            return None;
+        }
+        let sp = self.general(X86_STACK);
+        (sp >> 63 != 0).then_some(sp)
     }
 
     /// The three arguments of a coverage request.

@@ -129,16 +129,26 @@ fn pages(plugin: &Plugin, insns: &[Insn]) {
             0 => ALWAYS, // not in RAM
             host_page => host_page,
         };
-        sys::qemu_plugin_register_vcpu_insn_exec_cond_cb(
-            first.handle,
-            Some(callbacks::on_page),
-            QEMU_PLUGIN_CB_R_REGS,
-            QEMU_PLUGIN_COND_NE,
-            plugin.board(offset_of!(Inline, page)),
-            page,
-            page as *mut c_void,
-        );
-        add(plugin, first, offset_of!(Inline, fetches), 1);
+        if plugin.turns.is_some() {
+            // It compares and counts by itself.
+            sys::qemu_plugin_register_vcpu_insn_exec_cb(
+                first.handle,
+                Some(callbacks::on_turn),
+                QEMU_PLUGIN_CB_R_REGS,
+                page as *mut c_void,
+            );
+        } else {
+            sys::qemu_plugin_register_vcpu_insn_exec_cond_cb(
+                first.handle,
+                Some(callbacks::on_page),
+                QEMU_PLUGIN_CB_R_REGS,
+                QEMU_PLUGIN_COND_NE,
+                plugin.board(offset_of!(Inline, page)),
+                page,
+                page as *mut c_void,
+            );
+            add(plugin, first, offset_of!(Inline, fetches), 1);
+        }
         if last.straddles() {
             sys::qemu_plugin_register_vcpu_insn_exec_cb(
                 last.handle,
@@ -146,7 +156,9 @@ fn pages(plugin: &Plugin, insns: &[Insn]) {
                 QEMU_PLUGIN_CB_NO_REGS,
                 std::ptr::null_mut(),
             );
-            add(plugin, last, offset_of!(Inline, fetches), 1);
+            if plugin.turns.is_none() {
+                add(plugin, last, offset_of!(Inline, fetches), 1);
+            }
         }
     }
 }
@@ -172,8 +184,25 @@ fn count_instructions(plugin: &Plugin, insns: &[Insn]) {
     for i in 0..insns.len() {
         let next_is_event = insns.get(i + 1).is_none_or(|n| n.event.is_some());
         if insns[i].may_fault || insns[i].event.is_some() || next_is_event {
-            let n = (i + 1 - start) as u64;
-            add(plugin, &insns[start], offset_of!(Inline, instructions), n);
+            let n = i + 1 - start;
+            match plugin.turns {
+                // SAFETY: the number travels as the data pointer and is not
+                // dereferenced.
+                Some(_) => unsafe {
+                    sys::qemu_plugin_register_vcpu_insn_exec_cb(
+                        insns[start].handle,
+                        Some(callbacks::on_count),
+                        QEMU_PLUGIN_CB_NO_REGS,
+                        n as *mut c_void,
+                    );
+                },
+                None => add(
+                    plugin,
+                    &insns[start],
+                    offset_of!(Inline, instructions),
+                    n as u64,
+                ),
+            }
             start = i + 1;
         }
     }

@@ -36,6 +36,9 @@ pub struct Vcpu {
     fetched: u64,
     /// What the referee needs to know of this vCPU.
     watched: Watched,
+    /// x86: what the last MOV to CR3 invalidates, for the referee: the old
+    /// tables are out of use by then.
+    switch: Option<Invalidate>,
     /// Markers with a code that means nothing.
     pub unknown_markers: u64,
 }
@@ -52,6 +55,7 @@ impl Vcpu {
             was_high: true,
             fetched: 0,
             watched: Watched::default(),
+            switch: None,
             unknown_markers: 0,
         }
     }
@@ -80,6 +84,9 @@ impl Vcpu {
         self.update_mode(pc);
         if let Some(watch) = &plugin.referee {
             let user = self.core.mode() == Mode::User;
+            if !user && let Some(sp) = self.registers.kernel_stack() {
+                self.watched.runs_on(sp);
+            }
             self.watched
                 .block(watch, self.index, &self.core, pc, user, before);
         }
@@ -120,10 +127,17 @@ impl Vcpu {
             watch.set_registers(self.index, mmu, self.core.mem());
         }
         self.core.set_mmu(mmu);
+        if let Some(op) = self.switch.take() {
+            self.x86_tell(plugin, op);
+        }
     }
 
     fn x86_invalidate(&mut self, plugin: &Plugin, op: Invalidate) {
         self.core.invalidate(&op);
+        self.x86_tell(plugin, op);
+    }
+
+    fn x86_tell(&mut self, plugin: &Plugin, op: Invalidate) {
         if let Some(watch) = &plugin.referee {
             let flush = Flush {
                 what: op,
@@ -255,8 +269,9 @@ impl Vcpu {
                 let Mmu::X86(mmu) = self.core.mmu() else {
                     return;
                 };
-                if let Some(op) = insn_x86::mov_cr3(value, mmu.pcid_enabled()) {
-                    self.x86_invalidate(plugin, op);
+                self.switch = insn_x86::mov_cr3(value, mmu.pcid_enabled());
+                if let Some(op) = &self.switch {
+                    self.core.invalidate(op);
                 }
                 self.registers_stale = true;
             }

@@ -5,6 +5,12 @@
 //! the referee is told has one order. Should they not, the lock keeps it sound,
 //! but findings may then be of orders that were not.
 //!
+//! x86 has no broadcast: each CPU invalidates by itself, and Linux leaves out
+//! those that run kernel threads on a borrowed address space (lazy TLB). They
+//! keep what they have until they flush it, which is all right as long as they
+//! do not use it. A MOV to CR3 counts for the tables that it installs: it is
+//! told of first, and then what it invalidates.
+//!
 //! An access that an old translation would have granted may fault in QEMU,
 //! whose own TLB need not hold it any more. So the fault counts as a use: it is
 //! seen when the kernel's handler reads FAR_EL1.
@@ -78,7 +84,8 @@ impl Watch {
 /// What is kept of one vCPU for the referee.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// arm64: the kernel's `current`, when it was last set.
+    /// What tells tasks apart. arm64: the kernel's `current`, when it was last
+    /// set. x86: the kernel stack.
     current: u64,
     /// DC ZVA is about to zero memory here.
     zeroed: Option<u64>,
@@ -86,19 +93,30 @@ pub struct Watched {
     pc: u64,
 }
 
+/// x86-64 Linux' `CPU_ENTRY_AREA_PGD` (Documentation/arch/x86/x86_64/mm.rst).
+const ENTRY_AREA: std::ops::Range<u64> = 0xffff_fe00_0000_0000..0xffff_fe80_0000_0000;
+
+/// x86-64 Linux' `THREAD_SIZE`. With KASAN it is twice as much, and a task
+/// counts as two: less is found then.
+const STACK: u64 = 16 << 10;
+
 type TheCore = Core<&'static Ram>;
 
 impl Watched {
-    fn at(&self, cpu: u32, core: &TheCore, pc: u64) -> At {
-        let task = match core.mmu() {
-            Mmu::Arm64(_) => self.current,
-            // The address space: threads of one count as one.
-            Mmu::X86(mmu) => mmu.root(),
-        };
+    fn at(&self, cpu: u32, pc: u64) -> At {
         At {
             cpu: cpu as usize,
             pc,
-            task,
+            task: self.current,
+        }
+    }
+
+    /// x86: the kernel runs on this stack. Linux changes entries on those of
+    /// tasks, which are aligned to their size, and goes back to user space by
+    /// way of a small one of the CPU's (`cpu_entry_area`).
+    pub fn runs_on(&mut self, sp: u64) {
+        if !ENTRY_AREA.contains(&sp) {
+            self.current = sp & !(STACK - 1);
         }
     }
 
@@ -114,7 +132,7 @@ impl Watched {
     ) {
         self.pc = pc;
         self.settle(watch, cpu, core);
-        let at = self.at(cpu, core, pc);
+        let at = self.at(cpu, pc);
         if user && before == Mode::Kernel {
             watch.tell(|r| r.enter_user(cpu as usize, at.task));
         }
@@ -151,7 +169,7 @@ impl Watched {
         let store = unsafe { sys::qemu_plugin_mem_is_store(info) };
         if !watch.is_quiet() {
             let access = if store { Access::Write } else { Access::Read };
-            let at = self.at(cpu, core, pc);
+            let at = self.at(cpu, pc);
             self.look(watch, core, at, va, access, user);
         }
         if !store || user {
@@ -160,7 +178,7 @@ impl Watched {
         if let Some(pa) = ffi::ram_address(info, va) {
             // SAFETY: info is QEMU's own.
             let len = 1 << unsafe { sys::qemu_plugin_mem_size_shift(info) };
-            let at = self.at(cpu, core, pc);
+            let at = self.at(cpu, pc);
             watch.stored(at, pa, len, core.mem());
         }
     }
@@ -175,7 +193,7 @@ impl Watched {
     /// What an instruction did that tells nobody when it is done.
     fn settle(&mut self, watch: &Watch, cpu: u32, core: &TheCore) {
         if let Some(pa) = self.zeroed.take() {
-            let at = self.at(cpu, core, self.pc);
+            let at = self.at(cpu, self.pc);
             watch.stored(at, pa, ZVA, core.mem());
         }
     }
@@ -227,7 +245,7 @@ impl Watched {
             (_, true) => Access::Write,
             (_, false) => Access::Read,
         };
-        let at = self.at(cpu, core, elr);
+        let at = self.at(cpu, elr);
         let va = wideleaf_tlb::arm64::Mmu::untag(far);
         watch.tell(|r| r.faulted(at, va, access, user, core.mem()));
     }

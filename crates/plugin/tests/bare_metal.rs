@@ -34,7 +34,7 @@ const X86: Guest = Guest {
     as_flags: &["--64"],
     source: "guest_x86.S",
     script: "guest_x86.ld",
-    machine: &["-M", "microvm", "-cpu", "max", "-accel", "tcg"],
+    machine: &["-M", "microvm", "-cpu", "max"],
 };
 
 fn tests_dir() -> PathBuf {
@@ -104,16 +104,22 @@ impl Guest {
     }
 
     fn report(&self, profile: &str) -> Report {
+        self.report_of(profile, "", &["-accel", "tcg"])
+    }
+
+    /// With more arguments of the plugin and of QEMU.
+    fn report_of(&self, profile: &str, plugin: &str, qemu: &[&str]) -> Report {
         let dir = tempfile::tempdir().unwrap();
         let elf = self.build(dir.path());
         let out = dir.path().join("out.json");
         let ram = dir.path().join("ram");
         let args = format!(
-            "profile={profile},ram={},out={}",
+            "profile={profile},ram={},out={}{plugin}",
             ram.display(),
             out.display()
         );
-        run(self.command(dir.path(), &args).arg("-kernel").arg(elf));
+        let mut command = self.command(dir.path(), &args);
+        run(command.args(qemu).arg("-kernel").arg(elf));
         serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap()
     }
 }
@@ -202,6 +208,25 @@ fn arm64_counts_are_as_worked_out_on_paper() {
     assert_eq!(leaf(2), ["4K"]);
     assert_eq!(leaf(3), ["64K"]);
     assert_eq!(leaf(4), ["2M"]);
+}
+
+/// In turn nothing is counted inline; the second CPU stays off.
+#[test]
+fn in_turn_the_counts_are_the_same() {
+    for (guest, profile) in [(ARM64, "neoverse-v2"), (X86, "zen4")] {
+        if !guest.tools_present() {
+            return;
+        }
+        let alone = guest.report(profile);
+        let turns = ["-smp", "2", "-accel", "tcg,thread=single"];
+        let both = guest.report_of(profile, ",turns=on", &turns);
+        assert_eq!(both.vcpus, 2);
+        assert_eq!(both.warnings, [""; 0]);
+        // The first is the firmware's, which looks for CPUs.
+        assert_eq!(both.phases[1..], alone.phases[1..]);
+        assert_eq!(both.cpus[0].phases[1..], alone.phases[1..]);
+        assert!(alone.cpus.is_empty());
+    }
 }
 
 #[test]

@@ -22,10 +22,13 @@ pub struct Report {
     pub schema: u32,
     /// The CPU that was modelled.
     pub profile: ProfileInfo,
-    /// vCPUs that ran. Counts repeat exactly only with one.
+    /// vCPUs that ran.
     pub vcpus: u32,
-    /// Phases that have any counts, ascending.
+    /// Phases that have any counts, ascending; all vCPUs together.
     pub phases: Vec<Phase>,
+    /// The same for each vCPU, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<Cpu>,
     /// Answers to the guest's coverage requests, in order.
     pub coverage: Vec<Coverage>,
     /// What the reader of these figures should know; empty in a good run.
@@ -86,6 +89,15 @@ impl From<&Profile> for ProfileInfo {
             notes: p.notes.to_owned(),
         }
     }
+}
+
+/// Counts of one vCPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: u32,
+    /// Phases in which it counted anything, ascending.
+    pub phases: Vec<Phase>,
 }
 
 /// Counts of one phase.

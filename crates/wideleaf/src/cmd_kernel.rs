@@ -139,6 +139,9 @@ struct Which {
     /// A further fragment of kernel/config, such as debug; may be repeated
     #[arg(long, value_name = "FRAGMENT")]
     extra: Vec<String>,
+    /// A fault of kernel/planted that the kernel gets
+    #[arg(long, value_name = "NAME")]
+    plant: Option<String>,
     /// The Debian version of the source [default: the newest]
     #[arg(long, value_name = "VERSION")]
     source_version: Option<String>,
@@ -180,6 +183,7 @@ impl Which {
         let size = self.page_size.unwrap_or(self.arch.default_page_size());
         let mut spec = Spec::new(self.base, self.arch, size, self.variant, files);
         spec.extras = self.extra;
+        spec.plant = self.plant;
         spec.version = self.source_version;
         spec
     }

@@ -55,7 +55,6 @@ impl Job for Storm {
     fn settings(&self) -> &'static [Setting] {
         &[
             Setting::Filesystem,
-            Setting::Cpus,
             Setting::Seconds,
             Setting::Scenario,
             Setting::Seed,

@@ -58,11 +58,11 @@ impl Figures {
         }
     }
 
-    /// What the plugin counted in a phase, as `<phase>.<figure>`.
-    pub fn put_phase(&mut self, phase: &PhaseCounts) {
+    /// What the plugin counted in a phase, as `<phase>.<figure>` after `prefix`.
+    pub fn put_phase(&mut self, prefix: &str, phase: &PhaseCounts) {
         let (user, kernel) = (&phase.user, &phase.kernel);
         let mut put = |what: &str, unit, value| {
-            self.put(format!("{}.{what}", phase.name), unit, value);
+            self.put(format!("{prefix}{}.{what}", phase.name), unit, value);
         };
         let instructions = "instructions";
         put(

@@ -27,7 +27,7 @@ pub struct Guest<'a> {
     pub writable: bool,
     /// Requests a second that the disk answers once a burst is used up; `None`: as many as it can.
     pub disk_rate: Option<u32>,
-    /// CPUs; more than one run at the same time.
+    /// CPUs; more than one run at the same time, with the plugin in turn.
     pub cpus: u32,
     /// Guest memory in bytes.
     pub memory: u64,
@@ -78,8 +78,10 @@ pub fn command(program: &Path, guest: &Guest<'_>) -> Command {
 fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     let mut args = Arguments::default();
     args.plain("-nodefaults -no-user-config -display none -monitor none -no-reboot");
-    let several = guest.cpus > 1;
-    let threads = if several { "multi" } else { "single" };
+    // What the plugin is told of must have one order, and the same in every run. Whoever waits for
+    // another CPU gives its turn away (YIELD, WFE, PAUSE); turns else end by virtual time.
+    let at_once = guest.cpus > 1 && guest.plugin.is_none();
+    let threads = if at_once { "multi" } else { "single" };
     args.plain(&format!("-accel tcg,thread={threads} -smp {}", guest.cpus));
     args.plain(match guest.arch {
         // A random seed in the device tree would make every run differ.
@@ -91,7 +93,7 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
         Arch::Arm64 => {}
         // QEMU runs a `rep` instruction byte by byte; where nothing is counted, the kernel may as
         // well copy by words.
-        Arch::X86_64 if several => {
+        Arch::X86_64 if at_once => {
             args.plain("-cpu max,-erms,-fsrm");
         }
         Arch::X86_64 => {
@@ -152,7 +154,7 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
             escape(guest.ram),
             escape(plugin.out),
             if plugin.referee { "on" } else { "off" }
-        );
+        ) + if guest.cpus > 1 { ",turns=on" } else { "" };
         args.plain("-plugin").push(value);
     }
     args.list
@@ -212,6 +214,15 @@ fn escape(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn plugin() -> Plugin<'static> {
+        Plugin {
+            file: Path::new("/p/lib.so"),
+            profile: "neoverse-v2",
+            out: Path::new("/s/counts"),
+            referee: true,
+        }
+    }
 
     fn guest(arch: Arch) -> Guest<'static> {
         Guest {
@@ -295,6 +306,20 @@ mod tests {
     }
 
     #[test]
+    fn where_the_plugin_looks_on_they_run_in_turn() {
+        let guest = Guest {
+            cpus: 2,
+            plugin: Some(plugin()),
+            ..guest(Arch::X86_64)
+        };
+        let two = line(&guest);
+        assert!(two.contains("thread=single -smp 2 "), "{two}");
+        assert!(two.contains("-icount shift=0"), "{two}");
+        assert!(two.contains(",turns=on"), "{two}");
+        assert!(two.contains("-cpu max "), "{two}");
+    }
+
+    #[test]
     fn a_disk_can_be_slow() {
         let slow = line(&Guest {
             disk: Some(Path::new("/c/disk.img")),
@@ -309,13 +334,7 @@ mod tests {
 
     #[test]
     fn the_plugin_knows_where_memory_begins() {
-        let plugin = Plugin {
-            file: Path::new("/p/lib.so"),
-            profile: "neoverse-v2",
-            out: Path::new("/s/counts"),
-            referee: true,
-        };
-        let args = joined(Arch::Arm64, None, Some(plugin));
+        let args = joined(Arch::Arm64, None, Some(plugin()));
         assert!(
             args.contains("ram_base=0x40000000,ram=/s/a,,b/ram"),
             "{args}"
@@ -325,7 +344,7 @@ mod tests {
             "{args}"
         );
         assert!(args.contains("out=/s/counts,referee=on"), "{args}");
-        assert!(joined(Arch::X86_64, None, Some(plugin)).contains("ram_base=0x0,"));
+        assert!(joined(Arch::X86_64, None, Some(plugin())).contains("ram_base=0x0,"));
     }
 
     #[test]

@@ -703,3 +703,5 @@ fn first_va(shape: Shape) -> u64 {
 mod litmus;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_x86;

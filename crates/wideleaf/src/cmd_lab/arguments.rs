@@ -121,7 +121,7 @@ pub struct RunArgs {
     /// How often the job entropy loads each program and library [default: 1000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     loads: Option<u32>,
-    /// CPUs of the guest in the job storm [default: 4]
+    /// CPUs of the guest [default: 1, in the job storm 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: Option<u32>,
     /// Seconds that the job storm lasts [default: 60]
@@ -135,8 +135,8 @@ pub struct RunArgs {
     /// storm; may be repeated
     #[arg(long, value_name = "FRAGMENT")]
     extra: Vec<String>,
-    /// A fault of kernel/planted that the patched kernel gets, which the job is
-    /// to notice
+    /// A fault of kernel/planted that the kernel gets, or the last of several,
+    /// which the job is to notice
     #[arg(long, value_name = "NAME")]
     plant: Option<String>,
     /// Programs of the program job [default: all]
@@ -276,9 +276,6 @@ impl RunArgs {
         let is_built_anew = !self.extra.is_empty() || self.plant.is_some();
         if !self.kernel.is_empty() && is_built_anew {
             bail!("--extra and --plant are about kernels to build, --kernel names built ones");
-        }
-        if self.plant.is_some() && !variants.contains(&Variant::Patched) {
-            bail!("--plant is about the patched kernel, and --variants has none");
         }
         if self.source_version.is_some() && self.base.as_deref() == Some("all") {
             bail!("--source-version is one base's: name it with --base");
@@ -472,7 +469,9 @@ fn asked(wanted: &str, name: &str) -> bool {
 mod tests {
     use super::*;
     use clap::Parser;
+    use wideleaf_kbuild::KernelDir;
     use wideleaf_lab::jobs::JOBS;
+    use wideleaf_lab::target::Kernels;
 
     #[derive(Parser)]
     struct Cli {
@@ -500,6 +499,19 @@ mod tests {
         assert_eq!(target.to_string(), "exec, Linux 6.12, arm64, 64K pages");
         assert_eq!(target.options, usual(JOBS[0], Arch::Arm64));
         assert_eq!(target.variants, [Variant::Pristine, Variant::Patched]);
+    }
+
+    #[test]
+    fn a_fault_is_planted_in_the_last_kernel() {
+        let files = || Kernels::Built(KernelDir::find(None).unwrap());
+        let plants = |args: &str| {
+            let target = &parse(args).unwrap()[0];
+            let planted = |variant: &Variant| target.spec(*variant, &files()).unwrap().plant;
+            target.variants.iter().map(planted).collect::<Vec<_>>()
+        };
+        let some = Some("no-unmap".to_string());
+        assert_eq!(plants("--plant no-unmap"), [None, some.clone()]);
+        assert_eq!(plants("--plant no-unmap --variants pristine"), [some]);
     }
 
     #[test]
@@ -544,6 +556,7 @@ mod tests {
             "--job entropy --loads 20 --append nokaslr",
             "--job mm-selftests --tests mmap --without cow",
             "--job storm --cpus 2 --seconds 9 --scenario pinned --extra storm --plant no-unmap",
+            "--job boot --cpus 2 --referee",
         ] {
             let command = super::super::repeat::command(&comparison(args));
             let again = command.strip_prefix("wideleaf lab run ").unwrap();
@@ -598,10 +611,6 @@ mod tests {
             ("--timeout 0", "1"),
             ("--calls 0", "0"),
             (
-                "--cpus 4",
-                "--cpus is no option of the job exec, only of storm",
-            ),
-            (
                 "--job boot --touch nonsense",
                 "--touch is no option of the job boot, only of sparse",
             ),
@@ -614,10 +623,10 @@ mod tests {
                 "--align is no option of the job exec, only of program",
             ),
             ("--job storm --cpus 9", "8"),
+            ("--cpus 0", "1"),
             ("--job storm --scenario rain", "collapse-truncate"),
             ("--job storm --scenario busy-cpu --cpus 1", "--cpus 2"),
             ("--kernel patched=/x --extra debug", "--extra"),
-            ("--plant no-unmap --variants pristine", "--plant"),
             ("--source-version 6.12.1-1 --base all", "--base"),
             ("--tree / --pristine HEAD", "not a git tree"),
             ("--tree /dev/null/tree --pristine HEAD", "no git tree"),
