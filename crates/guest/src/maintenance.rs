@@ -311,6 +311,17 @@ fn shared_tables() -> Result<()> {
         // SAFETY: ends the process; there is nothing to clean up.
         unsafe { libc::_exit(NOT_HERE) }
     }
+    let (wait, go) = nix::unistd::pipe().context("pipe")?;
+    // SAFETY: there is one thread.
+    let other_process = match unsafe { fork() }.context("fork")? {
+        ForkResult::Child => {
+            drop(go);
+            let _ = nix::unistd::read(&wait, &mut [0]);
+            // SAFETY: ends the process; there is nothing to clean up.
+            unsafe { libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => child,
+    };
     // SAFETY: the name is a C string.
     let file = unsafe { libc::memfd_create(c"huge".as_ptr(), libc::MFD_HUGETLB) };
     ensure!(file >= 0, "memfd_create: {}", last_error());
@@ -331,6 +342,10 @@ fn shared_tables() -> Result<()> {
     one.part(0, 4096).write();
     other.part(0, 4096).read();
     other.unmap()?;
+    // Another process runs, so that QEMU's own TLB forgets: it would grant what an old entry does.
+    // One of before, because fork() flushes all.
+    drop(go);
+    waitpid(other_process, None).context("waitpid")?;
     one.part(0, 4096).read();
     other.part(0, 4096).read();
     Ok(())

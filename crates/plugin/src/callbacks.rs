@@ -4,9 +4,9 @@
 use crate::event::Event;
 use crate::ffi::sys;
 use crate::inline::NO_PAGE;
-use crate::plugin::{MAX_VCPUS, Plugin};
+use crate::plugin::Plugin;
 use crate::registers::Registers;
-use crate::turns::Turns;
+use crate::turns::{MAX_VCPUS, Turns};
 use crate::vcpu::Vcpu;
 use crate::watch::Watch;
 use crate::{disk, ffi};

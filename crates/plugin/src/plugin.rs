@@ -7,16 +7,13 @@ use crate::event::{Event, Mail};
 use crate::ffi::sys;
 use crate::inline::Inline;
 use crate::ram::Ram;
-use crate::turns::Turns;
+use crate::turns::{MAX_VCPUS, Turns};
 use crate::watch::Watch;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use wideleaf_arch::Arch;
 use wideleaf_tlb::report::Coverage;
-
-/// Most vCPUs that are modelled.
-pub const MAX_VCPUS: usize = 64;
 
 /// What exists once.
 pub struct Plugin {

@@ -12,8 +12,10 @@
 //! the address of QEMU's state of it, which translated code keeps in one
 //! register of the host (`TCG_AREG0`); within a block the vCPU stays.
 
-use crate::plugin::MAX_VCPUS;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// Most vCPUs that are modelled.
+pub const MAX_VCPUS: usize = 64;
 
 /// Who runs.
 #[derive(Debug)]

@@ -77,7 +77,7 @@ mod tests {
         for (name, _) in RULES {
             let found = EVENTS
                 .lines()
-                .find(|line| line.contains(&format!("({},", constant(name))));
+                .find(|line| line.contains(&format!("{{ {},", constant(name))));
             let found = found.unwrap_or_else(|| panic!("no event names {name}"));
             assert!(found.contains(&format!("\"{name}\"")), "{found}");
         }

@@ -118,7 +118,7 @@ static const struct leaf_read_case leaf_read_cases[] = {
 		.rule = LEAF_RULE_STREAM, .read_at = 1152 * CASE_K,
 		.size = 896 * CASE_K, .order = 4,
 	}, {
-		.name = "the only block there is is read on trust",
+		.name = "the only block of a mapping is read on trust",
 		.table = ARM64_64K, .length = 3 * CASE_M, .at = 1 * CASE_M,
 		.hole = 1 * CASE_M,
 		.rule = LEAF_RULE_SINGLE, .read_at = 0,

@@ -10,44 +10,55 @@
 #include <linux/mm.h>
 #include <linux/tracepoint.h>
 
-#define LEAF_RULES						\
-	EM(LEAF_RULE_OFF,		"off")			\
-	EM(LEAF_RULE_THP_NEVER,		"thp-never")		\
-	EM(LEAF_RULE_NO_RANGE,		"no-range")		\
-	EM(LEAF_RULE_TOO_WIDE,		"too-wide")		\
-	EM(LEAF_RULE_FILE_ORDER,	"file-order")		\
-	EM(LEAF_RULE_NOT_CONGRUENT,	"not-congruent")	\
-	EM(LEAF_RULE_NOT_HELD,		"not-held")		\
-	EM(LEAF_RULE_NO_SPACE,		"no-space")		\
-	EM(LEAF_RULE_WRITABLE,		"writable")		\
-	EM(LEAF_RULE_DEVICE,		"device")		\
-	EM(LEAF_RULE_RESIDENT,		"resident")		\
-	EM(LEAF_RULE_MEMORY,		"memory")		\
-	EM(LEAF_RULE_NO_EVIDENCE,	"no-evidence")		\
-	EM(LEAF_RULE_BUDGET,		"budget")		\
-	EM(LEAF_RULE_PAGE,		"page")			\
-	EM(LEAF_RULE_WIDEST,		"widest")		\
-	EM(LEAF_RULE_NARROW,		"narrow")		\
-	EM(LEAF_RULE_WINDOW,		"window")		\
-	EM(LEAF_RULE_STREAM,		"stream")		\
-	EM(LEAF_RULE_SINGLE,		"single")		\
-	EM(LEAF_RULE_LONELY,		"lonely")		\
-	EM(LEAF_RULE_EVICTED,		"evicted")		\
-	EMe(LEAF_RULE_ADVICE,		"advice")
+TRACE_DEFINE_ENUM(LEAF_RULE_OFF);
+TRACE_DEFINE_ENUM(LEAF_RULE_THP_NEVER);
+TRACE_DEFINE_ENUM(LEAF_RULE_NO_RANGE);
+TRACE_DEFINE_ENUM(LEAF_RULE_TOO_WIDE);
+TRACE_DEFINE_ENUM(LEAF_RULE_FILE_ORDER);
+TRACE_DEFINE_ENUM(LEAF_RULE_NOT_CONGRUENT);
+TRACE_DEFINE_ENUM(LEAF_RULE_NOT_HELD);
+TRACE_DEFINE_ENUM(LEAF_RULE_NO_SPACE);
+TRACE_DEFINE_ENUM(LEAF_RULE_WRITABLE);
+TRACE_DEFINE_ENUM(LEAF_RULE_DEVICE);
+TRACE_DEFINE_ENUM(LEAF_RULE_RESIDENT);
+TRACE_DEFINE_ENUM(LEAF_RULE_MEMORY);
+TRACE_DEFINE_ENUM(LEAF_RULE_NO_EVIDENCE);
+TRACE_DEFINE_ENUM(LEAF_RULE_BUDGET);
+TRACE_DEFINE_ENUM(LEAF_RULE_PAGE);
+TRACE_DEFINE_ENUM(LEAF_RULE_WIDEST);
+TRACE_DEFINE_ENUM(LEAF_RULE_NARROW);
+TRACE_DEFINE_ENUM(LEAF_RULE_WINDOW);
+TRACE_DEFINE_ENUM(LEAF_RULE_STREAM);
+TRACE_DEFINE_ENUM(LEAF_RULE_SINGLE);
+TRACE_DEFINE_ENUM(LEAF_RULE_LONELY);
+TRACE_DEFINE_ENUM(LEAF_RULE_EVICTED);
+TRACE_DEFINE_ENUM(LEAF_RULE_ADVICE);
 
-#undef EM
-#undef EMe
-#define EM(a, b)	TRACE_DEFINE_ENUM(a);
-#define EMe(a, b)	TRACE_DEFINE_ENUM(a);
-
-LEAF_RULES
-
-#undef EM
-#undef EMe
-#define EM(a, b)	{a, b},
-#define EMe(a, b)	{a, b}
-
-#define show_leaf_rule(rule)	__print_symbolic(rule, LEAF_RULES)
+#define show_leaf_rule(rule)					\
+	__print_symbolic(rule,					\
+		{ LEAF_RULE_OFF, "off" },			\
+		{ LEAF_RULE_THP_NEVER, "thp-never" },		\
+		{ LEAF_RULE_NO_RANGE, "no-range" },		\
+		{ LEAF_RULE_TOO_WIDE, "too-wide" },		\
+		{ LEAF_RULE_FILE_ORDER, "file-order" },		\
+		{ LEAF_RULE_NOT_CONGRUENT, "not-congruent" },	\
+		{ LEAF_RULE_NOT_HELD, "not-held" },		\
+		{ LEAF_RULE_NO_SPACE, "no-space" },		\
+		{ LEAF_RULE_WRITABLE, "writable" },		\
+		{ LEAF_RULE_DEVICE, "device" },			\
+		{ LEAF_RULE_RESIDENT, "resident" },		\
+		{ LEAF_RULE_MEMORY, "memory" },			\
+		{ LEAF_RULE_NO_EVIDENCE, "no-evidence" },	\
+		{ LEAF_RULE_BUDGET, "budget" },			\
+		{ LEAF_RULE_PAGE, "page" },			\
+		{ LEAF_RULE_WIDEST, "widest" },			\
+		{ LEAF_RULE_NARROW, "narrow" },			\
+		{ LEAF_RULE_WINDOW, "window" },			\
+		{ LEAF_RULE_STREAM, "stream" },			\
+		{ LEAF_RULE_SINGLE, "single" },			\
+		{ LEAF_RULE_LONELY, "lonely" },			\
+		{ LEAF_RULE_EVICTED, "evicted" },		\
+		{ LEAF_RULE_ADVICE, "advice" })
 
 /* Where a mapping, or an ELF image for the sake of a segment, is to start */
 TRACE_EVENT(leaf_align,

@@ -34,7 +34,7 @@ static const uint32_t ret[] = { 0xd65f03c0 };
 static const uint8_t ret[] = { 0xc3 };
 #endif
 
-static char name[] = "text_leaves.XXXXXX";
+static char *name;
 static size_t page;
 static int fd = -1, pagemap, kpageflags;
 
@@ -50,8 +50,11 @@ static bool make_file(void)
 	size_t done = 0, at;
 	ssize_t some;
 
+	name = strdup("text_leaves.XXXXXX");
+	if (!name || !text)
+		return false;
 	fd = mkstemp(name);
-	if (fd < 0 || !text)
+	if (fd < 0)
 		return false;
 	for (at = 0; at < SIZE; at += page)
 		memcpy(text + at, ret, sizeof(ret));
@@ -172,7 +175,7 @@ int main(void)
 		ksft_exit_skip("needs root and CONFIG_PROC_PAGE_MONITOR\n");
 	atexit(cleanup);
 	if (!make_file())
-		ksft_exit_fail_perror(name);
+		ksft_exit_fail_perror("a file of text");
 
 	ksft_set_plan(4);
 	dense_text_is_wide();
