@@ -5,14 +5,18 @@
  * By file and not by who has it open: a program that is started a hundred
  * times is the same text. It costs nothing per file or inode, for it is kept
  * in a table of fixed size, a few KB in all. A file whose place another one
- * takes begins anew, as does one that nobody has executed for long: what is
- * lost is a hint, worth 2M of trust.
+ * takes begins anew, as does one that has left memory, and with it what its
+ * reads brought: what is lost is a hint, worth 2M of trust.
  */
 #include <linux/exec_leaf.h>
 #include <linux/fs.h>
 #include <linux/hash.h>
+#include <linux/sizes.h>
 
 #define LEAF_PLACE_BITS	9
+
+/* A file that has no more than this in memory was opened and not much else. */
+#define LEAF_NOTHING	(SZ_256K >> PAGE_SHIFT)
 
 struct leaf_place {
 	unsigned long ino;
@@ -35,12 +39,15 @@ static struct leaf_place *leaf_place_of(const struct inode *inode)
  * No lock: who comes while another file takes the place may see the account of
  * that one.
  *
- * Return: the account; all zeroes for a file without one.
+ * Return: the account; all zeroes for a file without one, or which has next to
+ * nothing in memory.
  */
 struct leaf_account leaf_account_of(const struct inode *inode)
 {
 	const struct leaf_place *place = leaf_place_of(inode);
 
+	if (READ_ONCE(inode->i_mapping->nrpages) <= LEAF_NOTHING)
+		return (struct leaf_account) { };
 	if (READ_ONCE(place->ino) != inode->i_ino ||
 	    READ_ONCE(place->dev) != inode->i_sb->s_dev)
 		return (struct leaf_account) { };

@@ -99,10 +99,17 @@ static void account_is_the_files(struct kunit *test)
 	struct leaf_account found;
 
 	d->inode.i_ino = ~0UL - 7;
+	d->mapping.nrpages = SZ_2M >> PAGE_SHIFT;
 	leaf_account_keep(&d->inode, account);
 	found = leaf_account_of(&d->inode);
 	KUNIT_EXPECT_EQ(test, found.debt, account.debt);
 	KUNIT_EXPECT_EQ(test, found.lonely, account.lonely);
+
+	/* What it was for has left memory. */
+	d->mapping.nrpages = 1;
+	found = leaf_account_of(&d->inode);
+	KUNIT_EXPECT_EQ(test, found.debt, 0);
+	d->mapping.nrpages = SZ_2M >> PAGE_SHIFT;
 
 	/* In the same place of the table, for only the sum is hashed */
 	d->inode.i_ino -= 1;
