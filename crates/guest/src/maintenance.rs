@@ -5,6 +5,7 @@
 //! Each step has a process of its own, because several end in an access that must be refused: the
 //! point is that the kernel's tables refuse it, and that no TLB could have granted it.
 
+use crate::place::pin_to;
 use crate::protocol::Outcome;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
@@ -297,8 +298,7 @@ fn empty_tables() -> Result<()> {
 }
 
 fn page_size() -> usize {
-    // SAFETY: asks for a number.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    wideleaf_bench::page_size() as usize
 }
 
 /// A file of huge pages is mapped twice, so that both mappings have one table; then one goes.
@@ -356,12 +356,13 @@ fn other_cpu() -> Result<()> {
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     static USED: AtomicBool = AtomicBool::new(false);
     static GONE: AtomicBool = AtomicBool::new(false);
-    pin_to(0);
+    // Where there is one CPU both stay on it.
+    let _ = pin_to(0);
     let memory = Memory::new(SIZE)?;
     let part = memory.part(SIZE / 2, 64 << 10);
     let start = part.start as usize;
     let other = std::thread::spawn(move || {
-        pin_to(1);
+        let _ = pin_to(1);
         let part = Memory {
             start: start as *mut u8,
             len: 64 << 10,
@@ -380,14 +381,6 @@ fn other_cpu() -> Result<()> {
     GONE.store(true, SeqCst);
     let _ = other.join();
     Ok(())
-}
-
-/// Stays where it is if there is no such CPU.
-fn pin_to(cpu: usize) {
-    let mut set = nix::sched::CpuSet::new();
-    if set.set(cpu).is_ok() {
-        let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
-    }
 }
 
 /// More processes at a time than the kernel keeps stacks for.

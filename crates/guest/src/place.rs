@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where a task runs: its disk, its cgroup.
+//! Where a task runs: its disk, its cgroup, its CPU.
 
 use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use std::path::PathBuf;
 use wideleaf_bench::exec::Surroundings;
 
@@ -24,4 +26,13 @@ impl Place<'_> {
             .context("the job needs a disk, and names none")?;
         Ok(Surroundings::guest(device, self.cgroup.clone()))
     }
+}
+
+/// Keeps this thread on one CPU.
+pub fn pin_to(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    let pinned = set
+        .set(cpu)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
+    pinned.with_context(|| format!("CPU {cpu}"))
 }

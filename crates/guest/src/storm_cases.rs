@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Scenarios in which few processes meet in one particular way.
 
+use crate::place::pin_to;
 use crate::protocol::StormReport;
 use crate::storm_crew::{Crew, hang};
 use crate::storm_page::{PIECE, Piece};
@@ -149,7 +150,7 @@ pub fn pinned(mut stage: Stage) -> Result<StormReport> {
 /// Has all pages read one by one, so that none is part of a wide folio, and takes the first into a
 /// pipe, whose ends are returned.
 fn pin_first_page(stage: &Stage) -> Result<(OwnedFd, OwnedFd)> {
-    fs::write("/proc/sys/vm/drop_caches", "3").context("drop_caches")?;
+    drop_caches()?;
     let file = stage.open(FILE, false, 0)?;
     advise_file(&file, 0, 0, libc::POSIX_FADV_RANDOM);
     for at in (0..BLOCK).step_by(stage.page as usize) {
@@ -323,7 +324,7 @@ pub fn busy_cpu(mut stage: Stage) -> Result<StormReport> {
     fs::write("/proc/sys/kernel/sched_rt_runtime_us", "-1").context("sched_rt_runtime_us")?;
     // What is read ahead is spread over the CPUs' lists: fill those of the busy one first.
     pin_to(cpus - 1)?;
-    drop_all()?;
+    drop_caches()?;
     touch(&stage)?;
     pin_to(0)?;
     stage.begin();
@@ -399,22 +400,7 @@ fn touch(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-fn drop_all() -> Result<()> {
+/// Has all clean pages leave memory.
+pub fn drop_caches() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3").context("drop_caches")
-}
-
-/// Keeps this process on one CPU.
-fn pin_to(cpu: usize) -> Result<()> {
-    // SAFETY: all zeroes is an empty set, and the pointer is valid.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        Errno::result(libc::sched_setaffinity(
-            0,
-            size_of::<libc::cpu_set_t>(),
-            &raw const set,
-        ))
-    }
-    .with_context(|| format!("CPU {cpu}"))?;
-    Ok(())
 }

@@ -2,7 +2,7 @@
 //! The scenario in which a collapse moves text from one memory cgroup to another.
 
 use crate::protocol::StormReport;
-use crate::storm_cases::{FILE, MADV_COLLAPSE, advise, advise_file, execute_all, pmd};
+use crate::storm_cases::{FILE, MADV_COLLAPSE, advise, advise_file, drop_caches, execute_all, pmd};
 use crate::storm_crew::Crew;
 use crate::storm_mix::cgroup;
 use crate::storm_stage::{BLOCK, Count, Stage, map_text};
@@ -20,11 +20,7 @@ const TOLERANCE: u64 = 16;
 /// neither group may have any of it.
 pub fn charged(mut stage: Stage) -> Result<StormReport> {
     // 32M and 512M of one folio are more than a guest has free as such.
-    let size = if pmd(&stage) > BLOCK {
-        2 * BLOCK
-    } else {
-        2 * pmd(&stage)
-    };
+    let size = 2 * pmd(&stage).min(BLOCK);
     let (readers, executers) = (group("readers")?, group("executers")?);
     stage.make(FILE, size)?;
     stage.begin();
@@ -79,10 +75,6 @@ fn read_all_but_one(stage: &Stage, size: u64) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn drop_caches() -> Result<()> {
-    fs::write("/proc/sys/vm/drop_caches", "3").context("drop_caches")
 }
 
 /// The kernel counts in batches, which it flushes every two seconds.

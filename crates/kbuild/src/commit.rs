@@ -159,12 +159,7 @@ impl std::fmt::Display for Commit {
 
 /// git, with what must not depend on the user fixed.
 pub(crate) fn git() -> Command {
-    let mut git = Command::new("git");
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("GIT_") {
-            git.env_remove(name);
-        }
-    }
+    let mut git = crate::git::command();
     for setting in FIXED {
         git.args(["-c", setting]);
     }

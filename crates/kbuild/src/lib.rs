@@ -19,6 +19,7 @@ mod commit;
 pub mod config;
 mod counts;
 mod dir;
+mod git;
 pub mod import;
 mod mail;
 mod make;

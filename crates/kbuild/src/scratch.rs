@@ -157,12 +157,7 @@ pub(crate) fn is_script(content: &[u8]) -> bool {
 
 /// git in `dir`, whatever the caller's repository, environment and configuration are.
 pub(crate) fn git(dir: &Path) -> Command {
-    let mut command = Command::new("git");
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("GIT_") {
-            command.env_remove(name);
-        }
-    }
+    let mut command = crate::git::command();
     command
         .current_dir(dir)
         .env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(dir))
