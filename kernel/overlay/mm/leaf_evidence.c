@@ -159,6 +159,23 @@ u32 leaf_refuse_cost(const struct leaf_read *read, u32 shift)
 }
 
 /**
+ * leaf_refuse_read - does anything speak against a leaf, wherever it lies?
+ * @read: the fault
+ * @plan: the read
+ * @shift: log2 of the leaf
+ *
+ * Return: the rule of mapping, device or memory, or LEAF_RULE_NR for nothing.
+ */
+u32 leaf_refuse_read(const struct leaf_read *read,
+		     const struct leaf_plan *plan, u32 shift)
+{
+	u32 rule = leaf_refuse_mapping(&read->ground, &plan->range,
+				       read->start - read->offset, shift);
+
+	return rule == LEAF_RULE_NR ? leaf_refuse_cost(read, shift) : rule;
+}
+
+/**
  * leaf_streams - has a stream read enough to pay for a leaf?
  * @plan: the read
  * @size: the leaf's, in bytes
@@ -225,10 +242,7 @@ u64 leaf_grow(const struct leaf_read *read, const struct leaf_plan *plan)
 
 	for (i = table->nr - 1; i; i--) {
 		shift = table->shift[i];
-		if (leaf_refuse_mapping(&read->ground, &plan->range,
-					read->start - read->offset,
-					shift) == LEAF_RULE_NR &&
-		    leaf_refuse_cost(read, shift) == LEAF_RULE_NR)
+		if (leaf_refuse_read(read, plan, shift) == LEAF_RULE_NR)
 			break;
 	}
 	if (!i || plan->stream < LEAF_STREAM_READS * leaf_window(read))

@@ -171,6 +171,8 @@ static inline u64 leaf_smallest(const struct leaf_ground *ground)
 void leaf_weigh(const struct leaf_read *read, struct leaf_plan *plan,
 		struct leaf_account *account);
 u32 leaf_refuse_cost(const struct leaf_read *read, u32 shift);
+u32 leaf_refuse_read(const struct leaf_read *read,
+		     const struct leaf_plan *plan, u32 shift);
 u32 leaf_refuse_unproven(const struct leaf_read *read,
 			 const struct leaf_plan *plan, u32 shift);
 int leaf_streams(const struct leaf_plan *plan, u64 size);

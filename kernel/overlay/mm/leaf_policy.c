@@ -36,11 +36,8 @@ static u32 leaf_refuse_here(const struct leaf_read *read,
 {
 	const u64 size = leaf_bytes(shift);
 	const u64 block = leaf_round_down(plan->pos, shift);
-	u32 rule = leaf_refuse_mapping(&read->ground, &plan->range,
-				       read->start - read->offset, shift);
+	u32 rule = leaf_refuse_read(read, plan, shift);
 
-	if (rule == LEAF_RULE_NR)
-		rule = leaf_refuse_cost(read, shift);
 	if (rule != LEAF_RULE_NR)
 		return rule;
 	if (!leaf_holds(&plan->range, plan->pos, shift))
@@ -104,10 +101,7 @@ static void leaf_complete(const struct leaf_read *read, struct leaf_plan *plan,
 	u64 size, block, resident, missing;
 
 	if (!shift || answer->leaf >= shift ||
-	    leaf_refuse_mapping(&read->ground, &plan->range,
-				read->start - read->offset,
-				shift) != LEAF_RULE_NR ||
-	    leaf_refuse_cost(read, shift) != LEAF_RULE_NR ||
+	    leaf_refuse_read(read, plan, shift) != LEAF_RULE_NR ||
 	    !leaf_holds(&plan->range, plan->pos, shift))
 		return;
 	size = leaf_bytes(shift);
