@@ -6,7 +6,7 @@ use std::env;
 use std::path::Path;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/overlay");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/text/overlay");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources = [
         root.join("mm/leaf_policy.c"),

@@ -4,12 +4,12 @@
 use crate::config::{self, Fragment};
 use crate::make::{self, Killed};
 use crate::place::{Place, TREE_BYTES};
-use crate::series::Series;
 use crate::source::JOURNAL;
 use crate::source::{self, Source};
+use crate::stack::Stack;
 use crate::toolchain::{compiler, cross};
 use crate::worktree::WorkTree;
-use crate::{Arch, Commit, Kernel, Spec, Variant, counts, preflight};
+use crate::{Arch, Commit, Kernel, Spec, counts, preflight};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -158,8 +158,8 @@ struct Inputs<'a> {
     spec: &'a Spec,
     origin: Origin,
     fragments: Vec<Fragment>,
-    /// The series of a patched kernel, with its hash.
-    series: Option<Series>,
+    /// What is done to the source, with its hash.
+    stack: Stack,
     series_hash: Option<String>,
     compiler: String,
 }
@@ -189,22 +189,16 @@ impl<'a> Inputs<'a> {
 
     fn with_origin(spec: &'a Spec, origin: Origin) -> Result<Self> {
         let fragments = config::fragments(spec)?;
-        let mut series = match spec.variant {
-            _ if spec.commit.is_some() => None,
-            Variant::Pristine if spec.plant.is_none() => None,
-            Variant::Pristine => Some(Series::empty(spec.base, &spec.files)),
-            Variant::Patched => Some(Series::load(spec.base, &spec.files)?),
-            part => Some(Series::load_part(spec.base, &spec.files, part)?),
+        let stack = match spec.commit {
+            Some(_) => Stack::default(),
+            None => Stack::of(spec.base, spec.variant, spec.plant.as_deref(), &spec.files)?,
         };
-        if let (Some(series), Some(name)) = (&mut series, &spec.plant) {
-            series.plant(name)?;
-        }
         Ok(Self {
             spec,
             origin,
-            series_hash: series.as_ref().map(Series::hash).transpose()?,
+            series_hash: stack.hash()?,
             fragments,
-            series,
+            stack,
             compiler: compiler(spec.arch)?,
         })
     }
@@ -252,7 +246,7 @@ impl<'a> Inputs<'a> {
         match &self.origin {
             Origin::Package(source) => {
                 let mut tree = WorkTree::open(source, cache, observer)?;
-                tree.switch(self.series.as_ref())?;
+                tree.switch(&self.stack)?;
                 Ok(tree.into_place())
             }
             Origin::Commit(commit) => commit.check_out(cache, observer),

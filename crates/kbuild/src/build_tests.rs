@@ -2,6 +2,8 @@
 //! Builds of a small source whose make stands for kbuild.
 
 use super::*;
+use crate::Variant;
+use crate::series::Series;
 use crate::testing::{Lab, hook, quiet};
 use std::sync::Mutex;
 
@@ -185,14 +187,14 @@ fn the_tree_goes_through_three_states_and_back() {
     let filemap = |tree: &WorkTree| fs::read_to_string(tree.src().join("mm/filemap.c")).unwrap();
     let pristine = filemap(&tree);
     let whole = lab.series();
-    let part = Series::load_part(whole.base(), &lab.files, Variant::Reads).unwrap();
-    tree.switch(Some(&whole)).unwrap();
+    let part = Series::load_part(whole.base(), &lab.folder(), Variant::Reads).unwrap();
+    tree.switch(&whole.clone().into()).unwrap();
     assert_ne!(filemap(&tree), pristine);
-    tree.switch(Some(&part)).unwrap();
+    tree.switch(&part.clone().into()).unwrap();
     assert_eq!(filemap(&tree), pristine);
     assert!(!tree.src().join("mm/leaf.c").exists());
-    tree.switch(Some(&whole)).unwrap();
+    tree.switch(&whole.clone().into()).unwrap();
     assert_ne!(filemap(&tree), pristine);
-    tree.switch(None).unwrap();
+    tree.switch(&Stack::default()).unwrap();
     assert_eq!(filemap(&tree), pristine);
 }

@@ -2,7 +2,7 @@
 //! Kernel configurations: fragments that compose, and the check that every
 //! option asked for is in the result.
 
-use crate::{Arch, KernelDir, Spec, Variant};
+use crate::{Arch, KernelDir, SeriesName, Spec};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,9 +35,8 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         }
         names.push(extra);
     }
-    // Symbols of our own series.
-    if spec.variant == Variant::Patched && spec.commit.is_none() {
-        names.push("patched");
+    if !spec.variant.is_part() && spec.commit.is_none() {
+        names.extend(spec.variant.series().iter().map(|&name| symbols(name)));
     }
     let mut fragments = Vec::new();
     for name in names {
@@ -50,6 +49,14 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         }
     }
     Ok(fragments)
+}
+
+/// The fragment with the symbols that a whole series adds and that are off by default.
+fn symbols(series: SeriesName) -> &'static str {
+    match series {
+        SeriesName::Text => "patched",
+        SeriesName::LinearMap => "linear-map",
+    }
 }
 
 /// The fragments that are neither needed by every kernel nor chosen by
@@ -137,6 +144,7 @@ pub fn hash(config: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Variant;
     use crate::{Base, PageSize};
 
     fn fragment(path: &str, text: &str) -> Fragment {
@@ -206,6 +214,7 @@ mod tests {
             "64k",
             "kunit",
             "patched",
+            "linear-map",
             "debug",
             "slow",
             "slow-x86_64",
@@ -222,7 +231,7 @@ mod tests {
             });
             anyhow::Ok(names.collect::<Vec<_>>())
         };
-        let (pristine, patched) = (Variant::Pristine, Variant::Patched);
+        let (pristine, patched, both) = (Variant::Pristine, Variant::Patched, Variant::Both);
         assert_eq!(
             names(
                 Base::V6_12,
@@ -241,6 +250,10 @@ mod tests {
         assert_eq!(
             names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["slow"]).unwrap(),
             ["base", "x86_64", "kunit", "slow", "slow-x86_64"]
+        );
+        assert_eq!(
+            names(Base::V7_3, Arch::X86_64, PageSize::K4, both, &[]).unwrap(),
+            ["base", "x86_64", "kunit", "patched", "linear-map"]
         );
         let error = names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["kasan"]);
         assert_eq!(

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Finds the folder with our kernel files.
 
+use crate::{Base, SeriesName};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
 /// The environment variable that names the folder.
 pub const ENV: &str = "WIDELEAF_KERNEL_DIR";
 
-/// The folder `kernel/`: fragments, overlay, patches per base.
+/// The folder `kernel/`: the series, fragments, faults to plant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelDir(PathBuf);
 
@@ -55,11 +56,6 @@ impl KernelDir {
         Ok(Self(path.canonicalize()?))
     }
 
-    /// A folder that holds nothing but series and overlay.
-    pub(crate) fn staged(path: &Path) -> Self {
-        Self(path.to_path_buf())
-    }
-
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.0
@@ -68,6 +64,37 @@ impl KernelDir {
     /// The fragment `name`.
     pub fn fragment(&self, name: &str) -> PathBuf {
         self.0.join("config").join(format!("{name}.config"))
+    }
+
+    /// The faults that kernels of `base` can get.
+    pub(crate) fn planted(&self, base: Base) -> PathBuf {
+        self.0.join("planted").join(base.name())
+    }
+
+    /// The folder of a series.
+    pub fn series(&self, name: SeriesName) -> SeriesDir {
+        SeriesDir::at(self.0.join(name.name()))
+    }
+}
+
+/// The folder of a series, `kernel/<series>/`: patches per base, overlay, cover letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesDir(PathBuf);
+
+impl SeriesDir {
+    /// Takes `path`, whatever is there.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The folder with the patches and the series file for `base`.
+    pub fn of(&self, base: Base) -> PathBuf {
+        self.0.join(base.name())
     }
 
     /// The overlay file for the tree's path `file`.

@@ -10,7 +10,7 @@ mod swap;
 
 use crate::series::Series;
 use crate::step::Step;
-use crate::{Base, KernelDir, Variant, scratch};
+use crate::{Base, KernelDir, SeriesDir, SeriesName, Variant, scratch};
 use anyhow::{Context, Result, bail};
 use marks::Marks;
 use range::{Blob, Range};
@@ -22,6 +22,8 @@ use swap::swap;
 /// What to write a series from.
 #[derive(Clone, Debug)]
 pub struct Import {
+    /// The series to write.
+    pub series: SeriesName,
     /// The base that it is for.
     pub base: Base,
     /// A git repository with the kernel and the steps as commits.
@@ -43,7 +45,7 @@ pub struct Imported {
     pub removed: Vec<PathBuf>,
 }
 
-/// Writes `kernel/<base>` and the overlay files that its steps add.
+/// Writes `kernel/<series>/<base>` and the overlay files that its steps add.
 ///
 /// A file that a commit adds is an overlay file, with the content that it has after the last
 /// commit, if all that later commits do is change lines of it. Other new files are in the patches.
@@ -53,18 +55,22 @@ pub struct Imported {
 /// If the commits cannot be had, are no row without merges, or make no series; if a mark of the
 /// series has lost its step; if an overlay file is not this base's alone. Then nothing has changed.
 pub fn import(import: &Import, files: &KernelDir) -> Result<Imported> {
+    let files = &files.series(import.series);
+    require_parts(import)?;
     let range = Range::read(&import.tree, &import.range)?;
     let others = others(import.base, files)?;
     let marks = Marks::read(import.base, files)?;
+    fs::create_dir_all(files.path())
+        .with_context(|| format!("cannot create {}", files.path().display()))?;
     let stage = tempfile::Builder::new()
         .prefix(".import.")
         .tempdir_in(files.path())
         .with_context(|| format!("cannot write in {}", files.path().display()))?;
-    let staged = KernelDir::staged(stage.path());
+    let staged = SeriesDir::at(stage.path().into());
 
     let ours = ours(&range)?;
     let mut steps = Vec::new();
-    let patches = stage.path().join(import.base.name());
+    let patches = staged.of(import.base);
     fs::create_dir(&patches)?;
     for (number, revision) in range.revisions.iter().enumerate() {
         let added = revision.changes.keys().cloned();
@@ -88,7 +94,7 @@ pub fn import(import: &Import, files: &KernelDir) -> Result<Imported> {
     fs::write(patches.join("series"), marks.series(&steps, &given)?)?;
     check(import.base, &staged, &range, &ours)?;
 
-    let mut changes = vec![(files.path().join(import.base.name()), Some(patches.clone()))];
+    let mut changes = vec![(files.of(import.base), Some(patches.clone()))];
     let mut imported = Imported {
         written: Vec::new(),
         removed: Vec::new(),
@@ -125,6 +131,17 @@ pub fn import(import: &Import, files: &KernelDir) -> Result<Imported> {
     keep_others(&changes[0].0, &patches)?;
     swap(&changes, &stage.path().join("old"))?;
     Ok(imported)
+}
+
+/// Checks that the marks that are asked for are of parts of the series.
+fn require_parts(import: &Import) -> Result<()> {
+    let series = import.series;
+    for (variant, _) in &import.marks {
+        if !variant.is_part() || variant.series() != [series] {
+            bail!("--mark {variant}: no part of the series {series}");
+        }
+    }
+    Ok(())
 }
 
 /// An overlay file of the range.
@@ -196,7 +213,7 @@ fn suits(blob: &Blob, content: &[u8]) -> bool {
 /// Checks that the written series makes of the range's base what its tip is.
 fn check(
     base: Base,
-    staged: &KernelDir,
+    staged: &SeriesDir,
     range: &Range,
     ours: &BTreeMap<String, Ours>,
 ) -> Result<()> {
@@ -233,8 +250,8 @@ fn check(
     Ok(())
 }
 
-/// The overlay files that the series of other bases name, each with its base.
-fn others(base: Base, files: &KernelDir) -> Result<BTreeMap<String, Base>> {
+/// The overlay files that the series for other bases names, each with its base.
+fn others(base: Base, files: &SeriesDir) -> Result<BTreeMap<String, Base>> {
     let mut named = BTreeMap::new();
     for &other in Base::ALL.iter().filter(|&&other| other != base) {
         let marks = Marks::read(other, files)?;

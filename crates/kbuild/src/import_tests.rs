@@ -87,6 +87,7 @@ impl Tree {
 
     fn import(&self, change: impl Fn(&mut Import)) -> Result<Imported> {
         let mut asked = Import {
+            series: SeriesName::Text,
             base: Base::V7_3,
             tree: self.dir.path().into(),
             range: "base..HEAD".into(),
@@ -138,7 +139,7 @@ fn commits_become_steps_and_new_files_the_overlay() {
         "0002-mm-two-whose-subject-is-so-long-that-a-mail-needs-mo.patch",
         "0003-mm-three.patch",
     ];
-    let series = tree.file("7.3/series");
+    let series = tree.file("text/7.3/series");
     assert_eq!(
         series,
         format!(
@@ -146,14 +147,18 @@ fn commits_become_steps_and_new_files_the_overlay() {
             names[0], names[1], names[2]
         )
     );
-    assert_eq!(tree.file("overlay/mm/leaf.c"), WIDE.replace('4', "5"));
-    assert!(!tree.files().contains_key(Path::new("7.3/0001-hook.patch")));
+    assert_eq!(tree.file("text/overlay/mm/leaf.c"), WIDE.replace('4', "5"));
+    assert!(
+        !tree
+            .files()
+            .contains_key(Path::new("text/7.3/0001-hook.patch"))
+    );
     for path in imported.written {
         assert!(path.is_file(), "{}", path.display());
     }
-    let first = tree.file(&format!("7.3/{}", names[0]));
+    let first = tree.file(&format!("text/7.3/{}", names[0]));
     assert!(!first.contains("leaf"), "{first}");
-    let third = tree.file(&format!("7.3/{}", names[2]));
+    let third = tree.file(&format!("text/7.3/{}", names[2]));
     let start = "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n\
                  Date: Fri, 20 Nov 2026 12:00:00 +0000\n\
                  Subject: [PATCH] mm: three\n\nBecause.\n\n\
@@ -206,16 +211,20 @@ fn files_that_do_not_only_change_are_in_the_patches() {
     tree.commit_as_is("mm: two");
     tree.git(&["reset", "-q", "--hard"]);
     tree.import(|_| ()).unwrap();
-    let series = tree.file("7.3/series");
+    let series = tree.file("text/7.3/series");
     assert!(
         series.contains("0001-mm-one.patch + mm/stays.c\n"),
         "{series}"
     );
     assert!(series.contains("0002-mm-two.patch\n"), "{series}");
-    let patch = tree.file("7.3/0002-mm-two.patch");
+    let patch = tree.file("text/7.3/0002-mm-two.patch");
     assert!(patch.contains("new mode 100755"), "{patch}");
     // The file of the old series, which nobody has now.
-    assert!(!tree.files().contains_key(Path::new("overlay/mm/leaf.c")));
+    assert!(
+        !tree
+            .files()
+            .contains_key(Path::new("text/overlay/mm/leaf.c"))
+    );
 }
 
 #[test]
@@ -239,10 +248,15 @@ fn marks_stay_with_their_steps() {
         text.contains("'base': not a commit of 'base..HEAD'"),
         "{text}"
     );
+    let text = tree.refusal(|asked| {
+        asked.series = SeriesName::LinearMap;
+        asked.marks = at("HEAD~1");
+    });
+    assert!(text.contains("no part of the series linear-map"), "{text}");
     let text = tree.refusal(|asked| asked.marks = at("none"));
     assert!(text.contains("'none': no such commit"), "{text}");
     tree.import(|asked| asked.marks = at("HEAD~1")).unwrap();
-    let marked = tree.file("7.3/series");
+    let marked = tree.file("text/7.3/series");
     let lines: Vec<_> = marked.lines().collect();
     assert_eq!(lines[..3], ["# SPDX", "# Steps", ""]);
     assert_eq!(
@@ -255,7 +269,7 @@ fn marks_stay_with_their_steps() {
     tree.commit("mm: zero");
     tree.git(&["cherry-pick", "base..master"]);
     tree.import(|_| ()).unwrap();
-    let series = tree.file("7.3/series");
+    let series = tree.file("text/7.3/series");
     let lines: Vec<_> = series.lines().collect();
     assert!(lines[5].starts_with("0003-mm-two"), "{series}");
     assert_eq!(
@@ -264,7 +278,7 @@ fn marks_stay_with_their_steps() {
     );
     // Given anew, a mark moves.
     tree.import(|asked| asked.marks = at("HEAD~3")).unwrap();
-    let series = tree.file("7.3/series");
+    let series = tree.file("text/7.3/series");
     let marks = series.lines().filter(|line| line.contains("variant"));
     assert_eq!(marks.count(), 1, "{series}");
     assert_eq!(
@@ -277,7 +291,7 @@ fn marks_stay_with_their_steps() {
 fn a_file_of_two_bases_is_replaced_only_by_force() {
     let tree = Tree::new();
     tree.grow();
-    let other = tree.lab.files.path().join("6.12");
+    let other = tree.lab.folder().of(Base::V6_12);
     fs::create_dir(&other).unwrap();
     fs::write(other.join("series"), "0001-other.patch + mm/leaf.c\n").unwrap();
     let text = tree.refusal(|_| ());
@@ -285,7 +299,7 @@ fn a_file_of_two_bases_is_replaced_only_by_force() {
         assert!(text.contains(part), "no '{part}' in: {text}");
     }
     tree.import(|asked| asked.force = true).unwrap();
-    assert_eq!(tree.file("overlay/mm/leaf.c"), WIDE.replace('4', "5"));
+    assert_eq!(tree.file("text/overlay/mm/leaf.c"), WIDE.replace('4', "5"));
     // The same content is nobody's loss.
     tree.import(|_| ()).unwrap();
 }
@@ -320,5 +334,23 @@ fn what_is_no_series_is_refused_and_named() {
     assert!(
         text.contains("('mm: lonely') does nothing but add files"),
         "{text}"
+    );
+}
+
+#[test]
+fn another_series_is_written_beside_the_first() {
+    let tree = Tree::new();
+    tree.grow();
+    let before = tree.files();
+    tree.import(|asked| asked.series = SeriesName::LinearMap)
+        .unwrap();
+    let mut after = tree.files();
+    after.retain(|path, _| !path.starts_with("linear-map"));
+    assert_eq!(after, before);
+    let series = tree.file("linear-map/7.3/series");
+    assert!(series.contains("0001-mm-one.patch + mm/leaf.c"), "{series}");
+    assert_eq!(
+        tree.file("linear-map/overlay/mm/leaf.c"),
+        WIDE.replace('4', "5")
     );
 }

@@ -31,20 +31,24 @@ pub mod selftests;
 pub mod series;
 pub mod source;
 mod spec;
+mod stack;
 mod step;
 #[cfg(test)]
 mod testing;
 mod toolchain;
+mod variant;
 mod worktree;
 
 pub use author::Author;
 pub use base::Base;
 pub use build::{configuration, ensure, find, key};
 pub use commit::Commit;
-pub use dir::{ENV, KernelDir};
+pub use dir::{ENV, KernelDir, SeriesDir};
 pub use make::Interrupted;
-pub use spec::{Kernel, Spec, Variant};
+pub use spec::{Kernel, Spec};
+pub use stack::Stack;
 pub use step::Step;
 pub use toolchain::cross;
+pub use variant::{SeriesName, Variant};
 pub use wideleaf_arch::{Arch, PageSize, Unknown};
 pub use worktree::WorkTree;

@@ -5,7 +5,7 @@
 //! so that file begins as what is left when the hunks of all later steps are taken back, the last
 //! step's first. Nothing is kept of it: the overlay and the patches say it all.
 
-use crate::KernelDir;
+use crate::SeriesDir;
 use crate::scratch;
 use crate::step::{Step, Touch};
 use anyhow::{Context, Result, bail};
@@ -71,7 +71,7 @@ pub(crate) fn check(steps: &[Step], series: &Path) -> Result<()> {
 ///
 /// If a file cannot be read, or a hunk does not fit what the overlay holds.
 pub(crate) fn lives(
-    files: &KernelDir,
+    files: &SeriesDir,
     steps: &[&Step],
     wanted: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, Life>> {
@@ -111,7 +111,7 @@ pub(crate) fn lives(
 }
 
 /// Takes back what `step` does to the files `ours` in `dir`, and to no others.
-fn reverse(dir: &Path, step: &Step, ours: &[String], files: &KernelDir) -> Result<()> {
+fn reverse(dir: &Path, step: &Step, ours: &[String], files: &SeriesDir) -> Result<()> {
     let mut git = scratch::git(dir);
     git.args(["apply", "-R", "-p1", "--whitespace=nowarn"])
         .args(ours.iter().map(|file| format!("--include={file}")))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The patch series of a base: `kernel/<base>/series`, its patches and the
+//! A patch series for a base: `kernel/<series>/<base>/series`, its patches and the
 //! overlay files they tie in (format: `kernel/README.md`).
 //!
 //! The steps are applied by `git am` in a scratch repository that holds the
@@ -11,25 +11,23 @@ use crate::author::Author;
 use crate::overlay::{self, Life};
 use crate::scratch::{Contents, Scratch};
 use crate::step::Step;
-use crate::{Base, KernelDir, Variant};
+use crate::{Base, KernelDir, SeriesDir, Variant};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// In the folder of the kernel's files: subject, an empty line, text.
+/// In the folder of a series: subject, an empty line, text.
 const COVER_LETTER: &str = "cover-letter.txt";
 
-/// The series of a base, or its first part.
+/// A series for a base, or its first part.
 #[derive(Clone, Debug)]
 pub struct Series {
     base: Base,
-    files: KernelDir,
-    /// The steps, and the faults planted on top.
+    files: SeriesDir,
+    /// The steps.
     steps: Vec<Step>,
-    /// How many of them are faults.
-    planted: usize,
     /// What the series file has after the steps of this part.
     later: Vec<Step>,
     /// What the overlay files are that the steps add, once somebody asked.
@@ -37,27 +35,15 @@ pub struct Series {
 }
 
 impl Series {
-    /// Reads `kernel/<base>/series`; every file it names must be there.
-    pub fn load(base: Base, files: &KernelDir) -> Result<Self> {
+    /// Reads `<base>/series`; every file it names must be there.
+    pub fn load(base: Base, files: &SeriesDir) -> Result<Self> {
         let (path, text) = read_series(base, files)?;
         Self::parse(base, files, &path, &text, text.len())
     }
 
-    /// No steps: what a fault that is planted in a pristine kernel is added to.
-    pub fn empty(base: Base, files: &KernelDir) -> Self {
-        Self {
-            base,
-            files: files.clone(),
-            steps: Vec::new(),
-            planted: 0,
-            later: Vec::new(),
-            lives: OnceLock::new(),
-        }
-    }
-
     /// The steps that make `variant`: those above the line that names it. What an overlay file is
     /// in this part depends on the later steps too, so all of the series is read.
-    pub fn load_part(base: Base, files: &KernelDir, variant: Variant) -> Result<Self> {
+    pub fn load_part(base: Base, files: &SeriesDir, variant: Variant) -> Result<Self> {
         let (path, text) = read_series(base, files)?;
         let line = format!("# variant {variant}: the steps up to here");
         let end = text
@@ -67,8 +53,8 @@ impl Series {
     }
 
     /// The part ends at the byte `end` of `text`.
-    fn parse(base: Base, files: &KernelDir, path: &Path, text: &str, end: usize) -> Result<Self> {
-        let patches = files.path().join(base.name());
+    fn parse(base: Base, files: &SeriesDir, path: &Path, text: &str, end: usize) -> Result<Self> {
+        let patches = files.of(base);
         let last = text[..end].lines().count();
         let (mut steps, mut part) = (Vec::new(), 0);
         for (number, line) in text.lines().enumerate() {
@@ -89,18 +75,17 @@ impl Series {
             files: files.clone(),
             later: steps.split_off(part),
             steps,
-            planted: 0,
             lives: OnceLock::new(),
         })
     }
 
-    /// Adds the fault `kernel/planted/<base>/<name>.patch` as the last step.
+    /// The fault `kernel/planted/<base>/<name>.patch`, a series of one step.
     ///
     /// # Errors
     ///
     /// If there is none of this name; the text lists those that there are.
-    pub fn plant(&mut self, name: &str) -> Result<()> {
-        let folder = self.files.path().join("planted").join(self.base.name());
+    pub fn fault(base: Base, files: &KernelDir, name: &str) -> Result<Self> {
+        let folder = files.planted(base);
         let patches = fs::read_dir(&folder).into_iter().flatten().flatten();
         let names = patches.filter_map(|item| {
             let name = item.file_name().into_string().ok()?;
@@ -114,12 +99,17 @@ impl Series {
                 folder.display()
             );
         }
-        self.steps.push(Step {
+        let step = Step {
             patch: folder.join(format!("{name}.patch")),
             overlay: Vec::new(),
-        });
-        self.planted += 1;
-        Ok(())
+        };
+        Ok(Self {
+            base,
+            files: SeriesDir::at(folder),
+            steps: vec![step],
+            later: Vec::new(),
+            lives: OnceLock::new(),
+        })
     }
 
     /// The base.
@@ -142,14 +132,14 @@ impl Series {
         Ok(touched)
     }
 
-    /// What the overlay files are that the steps add. Faults have no say in it.
+    /// What the overlay files are that the steps add.
     fn lives(&self) -> Result<&BTreeMap<String, Life>> {
         if let Some(lives) = self.lives.get() {
             return Ok(lives);
         }
-        let own = &self.steps[..self.steps.len() - self.planted];
-        let wanted = own.iter().flat_map(|step| &step.overlay).cloned().collect();
-        let whole: Vec<_> = own.iter().chain(&self.later).collect();
+        let added = self.steps.iter().flat_map(|step| &step.overlay);
+        let wanted = added.cloned().collect();
+        let whole: Vec<_> = self.steps.iter().chain(&self.later).collect();
         let lives = overlay::lives(&self.files, &whole, &wanted)?;
         Ok(self.lives.get_or_init(|| lives))
     }
@@ -157,25 +147,6 @@ impl Series {
     /// The content with which a step adds the overlay file `path`; `None` if none does.
     pub(crate) fn first(&self, path: &str) -> Result<Option<&[u8]>> {
         Ok(self.lives()?.get(path).map(|life| &life.first[..]))
-    }
-
-    /// A hash of what the series does to a tree. Commit messages do not count, nor does what only
-    /// later steps than those of this part do, to overlay files too.
-    pub fn hash(&self) -> Result<String> {
-        let lives = self.lives()?;
-        let mut hasher = blake3::Hasher::new();
-        for step in &self.steps {
-            let patch = step.text()?;
-            let diff = patch
-                .find("\ndiff --git ")
-                .map_or(&patch[..], |at| &patch[at..]);
-            hasher.update(blake3::hash(diff.as_bytes()).as_bytes());
-            for file in &step.overlay {
-                hasher.update(blake3::hash(file.as_bytes()).as_bytes());
-                hasher.update(blake3::hash(&lives[file].first).as_bytes());
-            }
-        }
-        Ok(hasher.finalize().to_hex()[..32].to_string())
     }
 
     /// The touched files after the last step. `original` holds all of
@@ -223,13 +194,7 @@ impl Series {
     fn scratch(&self, source: &str, original: &Contents, author: &Author) -> Result<Scratch> {
         let lives = self.lives()?;
         let scratch = Scratch::new(original, author)?;
-        let (own, planted) = self.steps.split_at(self.steps.len() - self.planted);
-        let apply = |step: &Step| {
-            scratch
-                .am(&step.patch)
-                .with_context(|| format!("{} does not apply to {source}", step.patch.display()))
-        };
-        for step in own {
+        for step in &self.steps {
             for file in &step.overlay {
                 if original.get(file).is_some_and(Option::is_some) {
                     bail!(
@@ -238,7 +203,9 @@ impl Series {
                     );
                 }
             }
-            apply(step)?;
+            scratch
+                .am(&step.patch)
+                .with_context(|| format!("{} does not apply to {source}", step.patch.display()))?;
             for file in &step.overlay {
                 scratch.write(file, &lives[file].first)?;
             }
@@ -258,13 +225,33 @@ impl Series {
                 }
             }
         }
-        planted.iter().try_for_each(apply)?;
         Ok(scratch)
     }
 }
 
-fn read_series(base: Base, files: &KernelDir) -> Result<(PathBuf, String)> {
-    let path = files.path().join(base.name()).join("series");
+/// A hash of what these series do to a tree, one after the other. Commit messages do not count, nor
+/// does what only later steps than those of a part do, to overlay files too.
+pub fn hash(all: &[Series]) -> Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    for series in all {
+        let lives = series.lives()?;
+        for step in &series.steps {
+            let patch = step.text()?;
+            let diff = patch
+                .find("\ndiff --git ")
+                .map_or(&patch[..], |at| &patch[at..]);
+            hasher.update(blake3::hash(diff.as_bytes()).as_bytes());
+            for file in &step.overlay {
+                hasher.update(blake3::hash(file.as_bytes()).as_bytes());
+                hasher.update(blake3::hash(&lives[file].first).as_bytes());
+            }
+        }
+    }
+    Ok(hasher.finalize().to_hex()[..32].to_string())
+}
+
+fn read_series(base: Base, files: &SeriesDir) -> Result<(PathBuf, String)> {
+    let path = files.of(base).join("series");
     let text = read(&path)?;
     Ok((path, text))
 }
@@ -280,6 +267,7 @@ mod growing_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SeriesName;
     use crate::testing::{Lab, hook};
     use std::process::Command;
 
@@ -355,7 +343,7 @@ mod tests {
             "{message}"
         );
         git(&repo, &["reset", "-q", "--hard", "HEAD~"]);
-        tree.switch(Some(&lab.series())).unwrap();
+        tree.switch(&lab.series().into()).unwrap();
         let of_lab = |path: &str| fs::read_to_string(repo.join(path)).unwrap();
         assert_eq!(of_lab("mm/filemap.c"), filemap);
         assert_eq!(of_lab("mm/leaf.c"), leaf);
@@ -387,7 +375,7 @@ mod tests {
     #[test]
     fn the_hash_is_of_what_is_done_to_the_tree() {
         let lab = Lab::new();
-        let hash = || lab.series().hash().unwrap();
+        let hash = || hash(&[lab.series()]).unwrap();
         let first = hash();
         lab.patch(&hook().replace("Because a leaf is wide.", "Because it is."));
         assert_eq!(hash(), first, "a commit message counted");
@@ -407,7 +395,7 @@ mod tests {
     #[test]
     fn a_part_ends_at_the_line_that_names_its_variant() {
         let lab = Lab::new();
-        let part = || Series::load_part(Base::V7_3, &lab.files, Variant::Aligned);
+        let part = || Series::load_part(Base::V7_3, &lab.folder(), Variant::Aligned);
         let error = format!("{:#}", part().unwrap_err());
         assert!(error.contains("'# variant aligned: the steps"), "{error}");
         lab.write_series("# variant aligned: the steps up to here\n0001-hook.patch + mm/leaf.c\n");
@@ -419,44 +407,46 @@ mod tests {
     fn each_part_of_the_real_series_goes_on_from_the_one_before() {
         let files = KernelDir::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel"));
         let files = files.unwrap();
-        let parts = Variant::ALL
-            .iter()
-            .filter(|variant| !matches!(variant, Variant::Pristine | Variant::Patched));
-        for &base in Base::ALL {
-            let mut before = 0;
-            for &part in parts.clone() {
-                let steps = Series::load_part(base, &files, part).unwrap().steps().len();
-                assert!(
-                    steps > before,
-                    "{base} {part}: {steps} steps after {before}"
-                );
-                before = steps;
+        for &name in SeriesName::ALL {
+            let folder = files.series(name);
+            let of_series = |part: &&Variant| part.is_part() && part.series() == [name];
+            for &base in Base::ALL {
+                let whole = Series::load(base, &folder).unwrap().steps().len();
+                // 7.3 splits the linear map without us.
+                let known = |part: &&Variant| {
+                    let text = fs::read_to_string(folder.of(base).join("series")).unwrap();
+                    name == SeriesName::Text || text.contains(&format!("variant {part}:"))
+                };
+                let mut before = 0;
+                for &part in Variant::ALL.iter().filter(of_series).filter(known) {
+                    let steps = Series::load_part(base, &folder, part)
+                        .unwrap()
+                        .steps()
+                        .len();
+                    assert!(
+                        steps > before,
+                        "{base} {part}: {steps} steps after {before}"
+                    );
+                    before = steps;
+                }
+                assert!(whole == 0 || whole > before, "{name} {base}");
             }
-            assert!(
-                Series::load(base, &files).unwrap().steps().len() > before,
-                "{base}"
-            );
         }
     }
 
     #[test]
-    fn a_planted_fault_is_the_last_step_and_changes_the_hash() {
+    fn an_unknown_fault_is_answered_with_the_known() {
         let lab = Lab::new();
-        let mut series = lab.series();
-        let (steps, hash) = (series.steps().len(), series.hash().unwrap());
-        let error = series.plant("flood").unwrap_err().to_string();
+        let fault = |name| Series::fault(Base::V7_3, &lab.files, name);
+        let error = fault("flood").unwrap_err().to_string();
         assert!(error.contains("no fault 'flood'"), "{error}");
-        let folder = lab.files.path().join("planted").join(series.base().name());
+        let folder = lab.files.planted(Base::V7_3);
         fs::create_dir_all(&folder).unwrap();
-        fs::copy(&series.steps()[0].patch, folder.join("drought.patch")).unwrap();
-        let error = series.plant("flood").unwrap_err().to_string();
+        fs::write(folder.join("drought.patch"), hook()).unwrap();
+        let error = fault("flood").unwrap_err().to_string();
         assert!(error.contains("drought"), "{error}");
-        series.plant("drought").unwrap();
-        assert_eq!(series.steps().len(), steps + 1);
-        assert_ne!(series.hash().unwrap(), hash);
-        let mut alone = Series::empty(series.base(), &lab.files);
-        alone.plant("drought").unwrap();
-        assert_eq!(alone.steps(), &series.steps()[steps..]);
+        let steps = |series: Series| series.steps().len();
+        assert_eq!(fault("drought").map(steps).unwrap(), 1);
     }
 
     #[test]
@@ -473,7 +463,7 @@ mod tests {
             ),
         ] {
             lab.write_series(text);
-            let error = Series::load(Base::V7_3, &lab.files).unwrap_err();
+            let error = Series::load(Base::V7_3, &lab.folder()).unwrap_err();
             assert!(format!("{error:#}").contains(part), "{text}: {error:#}");
         }
     }

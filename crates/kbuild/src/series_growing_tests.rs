@@ -3,6 +3,7 @@
 
 use super::tests::{export, git};
 use super::*;
+use crate::Stack;
 use crate::testing::{Lab, hook};
 
 const FIRST: &str = "/* Leaves */\n\nint wide(void)\n{\n\treturn 4;\n}\n";
@@ -60,7 +61,7 @@ fn growing() -> Lab {
 }
 
 fn part(lab: &Lab, variant: Variant) -> Series {
-    Series::load_part(Base::V7_3, &lab.files, variant).unwrap()
+    Series::load_part(Base::V7_3, &lab.folder(), variant).unwrap()
 }
 
 /// mm/leaf.c as the series leaves it.
@@ -72,7 +73,7 @@ fn leaf(lab: &Lab, series: &Series) -> Result<String> {
 }
 
 fn refusal(lab: &Lab) -> String {
-    let series = Series::load(Base::V7_3, &lab.files);
+    let series = Series::load(Base::V7_3, &lab.folder());
     let error = series.and_then(|series| leaf(lab, &series)).unwrap_err();
     format!("{error:#}")
 }
@@ -90,10 +91,10 @@ fn a_file_begins_small_and_ends_as_the_overlay_has_it() {
         (lab.series(), LAST),
         (part(&lab, Variant::Reads), SECOND),
     ] {
-        tree.switch(Some(&series)).unwrap();
+        tree.switch(&series.into()).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), content);
     }
-    tree.switch(None).unwrap();
+    tree.switch(&Stack::default()).unwrap();
     assert!(!file.exists());
 }
 
@@ -121,19 +122,23 @@ fn a_planted_fault_changes_what_the_part_has_and_not_what_it_begins_with() {
     let fault = mail("planted", &WIDER.replace('5', "7").replace("4;", "5;"));
     let fault = fault.replace("@@ -2,7 +2,7 @@", "@@ -2,5 +2,5 @@");
     fs::write(planted.join("fault.patch"), fault).unwrap();
-    for (mut series, before) in [(part(&lab, Variant::Reads), SECOND), (lab.series(), LAST)] {
-        series.plant("fault").unwrap();
-        let expected = before.replace("return 5", "return 7");
-        assert_eq!(leaf(&lab, &series).unwrap(), expected);
+    let mut tree = lab.tree();
+    for (variant, before) in [(Variant::Reads, SECOND), (Variant::Patched, LAST)] {
+        let stack = |fault| Stack::of(Base::V7_3, variant, fault, &lab.files).unwrap();
+        let faulty = stack(Some("fault"));
+        assert_ne!(faulty.hash().unwrap(), stack(None).hash().unwrap());
+        tree.switch(&faulty).unwrap();
+        let leaf = fs::read_to_string(tree.src().join("mm/leaf.c")).unwrap();
+        assert_eq!(leaf, before.replace("return 5", "return 7"));
     }
 }
 
 #[test]
 fn the_hash_of_a_part_is_of_its_own_steps() {
     let lab = growing();
-    let hash = |variant| part(&lab, variant).hash().unwrap();
+    let hash = |variant| super::hash(&[part(&lab, variant)]).unwrap();
     let (fixes, reads) = (hash(Variant::Fixes), hash(Variant::Reads));
-    let whole = lab.series().hash().unwrap();
+    let whole = super::hash(&[lab.series()]).unwrap();
     assert_ne!(fixes, reads);
     assert_ne!(reads, whole);
     // What the last step does differs, and the overlay with it.
@@ -144,7 +149,7 @@ fn the_hash_of_a_part_is_of_its_own_steps() {
     );
     assert_eq!(hash(Variant::Fixes), fixes);
     assert_eq!(hash(Variant::Reads), reads);
-    assert_ne!(lab.series().hash().unwrap(), whole);
+    assert_ne!(super::hash(&[lab.series()]).unwrap(), whole);
     // What no step changes is so from the beginning on.
     lab.overlay(
         "mm/leaf.c",
@@ -172,8 +177,11 @@ fn an_edit_within_a_hunk_names_patch_and_file() {
     let series = lab.series();
     for text in [
         refusal(&lab),
-        format!("{:#}", series.hash().unwrap_err()),
-        format!("{:#}", part(&lab, Variant::Fixes).hash().unwrap_err()),
+        format!("{:#}", super::hash(&[series]).unwrap_err()),
+        format!(
+            "{:#}",
+            super::hash(&[part(&lab, Variant::Fixes)]).unwrap_err()
+        ),
     ] {
         for part in [
             "7.3/0003-narrow.patch: a hunk does not reverse",

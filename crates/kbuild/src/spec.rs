@@ -1,29 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a kernel is asked for by: base, architecture, page size, variant.
 
-use crate::{Base, Commit, KernelDir};
+use crate::{Base, Commit, KernelDir, Variant};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use wideleaf_arch::{Arch, PageSize, named};
-
-named!(
-    /// Without the series, with all of it, or with its steps up to the line in
-    /// `kernel/<base>/series` that names the variant. Each holds the ones before.
-    Variant, "variant", {
-        /// The base as Debian ships it.
-        Pristine = "pristine",
-        /// Bugs of the base are mended.
-        Fixes = "fixes",
-        /// Mappings and programs are placed where wide leaves fit.
-        Aligned = "aligned",
-        /// Text is read and mapped by the widest leaf that its mapping holds.
-        Reads = "reads",
-        /// It is read so only where faults gave evidence that it pays.
-        Evidence = "evidence",
-        /// The whole series: text that was read narrow is collapsed as well.
-        Patched = "patched",
-    }
-);
+use wideleaf_arch::{Arch, PageSize};
 
 /// A kernel to be had.
 #[derive(Clone, Debug)]
@@ -34,13 +15,13 @@ pub struct Spec {
     pub arch: Arch,
     /// The base page size; must be one of [`Arch::page_sizes`].
     pub page_size: PageSize,
-    /// Pristine or patched.
+    /// What of our series it has.
     pub variant: Variant,
     /// Names of further fragments in `kernel/config`, such as `debug`, in the
     /// order they are merged.
     pub extras: Vec<String>,
-    /// Name of a fault in `kernel/planted/<base>` that the kernel gets, on top of the series if it
-    /// is a patched one, by which a job is seen to notice it.
+    /// Name of a fault in `kernel/planted/<base>` that the kernel gets, on top of its series if it
+    /// has one, by which a job is seen to notice it.
     pub plant: Option<String>,
     /// The Debian version of the source, to compare kernels of the same one;
     /// `None` is the newest there is.
@@ -100,7 +81,7 @@ pub struct Kernel {
     pub arch: Arch,
     /// The base page size.
     pub page_size: PageSize,
-    /// Pristine or patched.
+    /// What of our series it has.
     pub variant: Variant,
     /// The file QEMU boots: `Image` on arm64, the ELF file `vmlinux` on x86-64.
     pub image: PathBuf,

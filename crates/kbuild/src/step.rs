@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One step of a series: a patch, and the overlay files that it adds.
 
-use crate::KernelDir;
+use crate::SeriesDir;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) enum Touch {
 
 impl Step {
     /// Reads a line of `series`; `patches` holds the base's patches.
-    pub(crate) fn parse(line: &str, files: &KernelDir, patches: &Path) -> Result<Self> {
+    pub(crate) fn parse(line: &str, files: &SeriesDir, patches: &Path) -> Result<Self> {
         let mut words = line.split_whitespace();
         let name = words.next().unwrap_or_default();
         let patch = patches.join(name);

@@ -4,7 +4,7 @@
 use crate::series::Series;
 use crate::source::Source;
 use crate::worktree::WorkTree;
-use crate::{Arch, Base, KernelDir, PageSize, Spec, Variant};
+use crate::{Arch, Base, KernelDir, PageSize, SeriesDir, SeriesName, Spec, Variant};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -90,15 +90,23 @@ impl Lab {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().join("cache")).unwrap();
         let kernel = dir.path().join("kernel");
-        for sub in ["config", "overlay/mm", "7.3"] {
+        for sub in ["config", "text/overlay/mm", "text/7.3"] {
             fs::create_dir_all(kernel.join(sub)).unwrap();
         }
-        for name in ["base", "arm64", "x86_64", "4k", "kunit", "patched"] {
+        for name in [
+            "base",
+            "arm64",
+            "x86_64",
+            "4k",
+            "kunit",
+            "patched",
+            "linear-map",
+        ] {
             fs::write(kernel.join(format!("config/{name}.config")), "").unwrap();
         }
-        fs::write(kernel.join("7.3/0001-hook.patch"), HOOK).unwrap();
+        fs::write(kernel.join("text/7.3/0001-hook.patch"), HOOK).unwrap();
         fs::write(
-            kernel.join("cover-letter.txt"),
+            kernel.join("text/cover-letter.txt"),
             "Wide leaves\n\nThe text.\n",
         )
         .unwrap();
@@ -136,7 +144,7 @@ impl Lab {
     }
 
     pub(crate) fn overlay(&self, path: &str, text: &str) {
-        fs::write(self.files.path().join("overlay").join(path), text).unwrap();
+        fs::write(self.folder().overlay(path), text).unwrap();
     }
 
     pub(crate) fn fragment(&self, name: &str, text: &str) {
@@ -144,20 +152,25 @@ impl Lab {
     }
 
     pub(crate) fn patch(&self, text: &str) {
-        fs::write(self.files.path().join("7.3/0001-hook.patch"), text).unwrap();
+        fs::write(self.folder().of(Base::V7_3).join("0001-hook.patch"), text).unwrap();
     }
 
     /// A further patch; no step as long as the series does not name it.
     pub(crate) fn further(&self, name: &str, text: &str) {
-        fs::write(self.files.path().join("7.3").join(name), text).unwrap();
+        fs::write(self.folder().of(Base::V7_3).join(name), text).unwrap();
     }
 
     pub(crate) fn write_series(&self, text: &str) {
-        fs::write(self.files.path().join("7.3/series"), text).unwrap();
+        fs::write(self.folder().of(Base::V7_3).join("series"), text).unwrap();
+    }
+
+    /// The folder of its series.
+    pub(crate) fn folder(&self) -> SeriesDir {
+        self.files.series(SeriesName::Text)
     }
 
     pub(crate) fn series(&self) -> Series {
-        Series::load(Base::V7_3, &self.files).unwrap()
+        Series::load(Base::V7_3, &self.folder()).unwrap()
     }
 
     /// A kernel for this machine, so that no cross compiler is needed.

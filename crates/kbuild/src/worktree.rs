@@ -13,8 +13,8 @@
 
 use crate::place::{Place, TREE_BYTES};
 use crate::scratch::Contents;
-use crate::series::Series;
 use crate::source::{JOURNAL, Source};
+use crate::stack::Stack;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -107,16 +107,11 @@ impl WorkTree {
         Ok(())
     }
 
-    /// Makes the tree patched with `series`, or pristine without one. A series
-    /// that does not apply leaves the tree as it was.
-    pub fn switch(&mut self, series: Option<&Series>) -> Result<()> {
-        let patched = match series {
-            Some(series) => {
-                let original = self.originals(&series.touched()?)?;
-                series.apply(&self.source.to_string(), &original)?
-            }
-            None => Contents::new(),
-        };
+    /// Makes the tree patched with the series of `stack`, or pristine without
+    /// any. A series that does not apply leaves the tree as it was.
+    pub fn switch(&mut self, stack: &Stack) -> Result<()> {
+        let original = self.originals(&stack.touched()?)?;
+        let patched = stack.apply(&self.source.to_string(), &original)?;
         let mut wanted = self.originals(&self.journal.touched)?;
         wanted.extend(patched);
         self.keep_originals(wanted.keys())?;
@@ -301,17 +296,17 @@ mod tests {
         let mut tree = lab.tree();
         let pristine = files(&tree.src());
         let series = lab.series();
-        tree.switch(Some(&series)).unwrap();
+        tree.switch(&series.clone().into()).unwrap();
         let patched = files(&tree.src());
         let src = tree.src();
         assert!(patched[&src.join("mm/filemap.c")].0.contains("wide"));
         assert!(patched.contains_key(&src.join("mm/leaf.c")));
         assert_eq!(patched[&src.join("README")], pristine[&src.join("README")]);
 
-        tree.switch(Some(&series)).unwrap();
+        tree.switch(&series.clone().into()).unwrap();
         assert_eq!(files(&src), patched, "the same switch again wrote files");
 
-        tree.switch(None).unwrap();
+        tree.switch(&Stack::default()).unwrap();
         let back = files(&src);
         let texts = |files: &BTreeMap<PathBuf, (String, SystemTime)>| {
             files
@@ -331,7 +326,7 @@ mod tests {
         lab.moved_on();
         let mut tree = lab.tree();
         let before = files(&tree.src());
-        let error = tree.switch(Some(&lab.series())).unwrap_err();
+        let error = tree.switch(&lab.series().into()).unwrap_err();
         let text = format!("{error:#}");
         for part in [
             "7.3/0001-hook.patch",
@@ -347,7 +342,7 @@ mod tests {
     fn a_copy_is_pristine_whatever_the_tree_is() {
         let lab = Lab::new();
         let mut tree = lab.tree();
-        tree.switch(Some(&lab.series())).unwrap();
+        tree.switch(&lab.series().into()).unwrap();
         let into = tempfile::tempdir().unwrap();
         tree.copy(&["mm"], into.path()).unwrap();
         let text = fs::read_to_string(into.path().join("mm/filemap.c")).unwrap();
@@ -361,7 +356,7 @@ mod tests {
         let lab = Lab::new();
         lab.overlay("README", "ours");
         lab.write_series("0001-hook.patch + README");
-        let error = lab.tree().switch(Some(&lab.series())).unwrap_err();
+        let error = lab.tree().switch(&lab.series().into()).unwrap_err();
         assert!(
             error.to_string().contains("has a file of that name"),
             "{error:#}"
@@ -373,16 +368,16 @@ mod tests {
         let lab = Lab::new();
         let mut tree = lab.tree();
         let pristine = contents(&tree.src());
-        tree.switch(Some(&lab.series())).unwrap();
+        tree.switch(&lab.series().into()).unwrap();
         // The power failed after one of the files.
         let file = tree.src().join("mm/filemap.c");
         fs::write(&file, "half").unwrap();
         fs::remove_file(tree.src().join("mm/leaf.c")).unwrap();
         drop(tree);
         let mut tree = lab.tree();
-        tree.switch(None).unwrap();
+        tree.switch(&Stack::default()).unwrap();
         assert_eq!(contents(&tree.src()), pristine);
-        tree.switch(Some(&lab.series())).unwrap();
+        tree.switch(&lab.series().into()).unwrap();
         assert!(fs::read_to_string(&file).unwrap().contains("wide"));
     }
 
@@ -391,9 +386,9 @@ mod tests {
         let lab = Lab::new();
         let mut tree = lab.tree();
         let pristine = contents(&tree.src());
-        tree.switch(Some(&lab.series())).unwrap();
+        tree.switch(&lab.series().into()).unwrap();
         lab.write_series("");
-        tree.switch(Some(&lab.series())).unwrap();
+        tree.switch(&lab.series().into()).unwrap();
         assert_eq!(contents(&tree.src()), pristine);
     }
 

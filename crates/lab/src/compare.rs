@@ -38,6 +38,7 @@ struct Values {
 /// each other.
 fn compare(job: &dyn Job, runs: &[BootResult]) -> BTreeMap<String, Compared> {
     let mut all: BTreeMap<String, Values> = BTreeMap::new();
+    let last = runs.iter().map(|run| run.variant).max();
     for run in runs {
         for (name, figure) in figures(job, run).iter() {
             let values = all.entry(name.clone()).or_insert_with(|| Values {
@@ -48,21 +49,21 @@ fn compare(job: &dyn Job, runs: &[BootResult]) -> BTreeMap<String, Compared> {
         }
     }
     all.into_iter()
-        .map(|(name, values)| (name, values.compared()))
+        .map(|(name, values)| (name, values.compared(last)))
         .collect()
 }
 
 impl Values {
-    fn compared(&self) -> Compared {
+    /// `last` is the variant that is held against pristine.
+    fn compared(&self, last: Option<Variant>) -> Compared {
         let first = |(variant, values): (&Variant, &Vec<u64>)| Some((*variant, *values.first()?));
         let values: BTreeMap<_, _> = self.of.iter().filter_map(first).collect();
+        let last = last.filter(|&last| last != Variant::Pristine);
         let ratio = match (
             values.get(&Variant::Pristine),
-            values.get(&Variant::Patched),
+            last.and_then(|last| values.get(&last)),
         ) {
-            (Some(&pristine), Some(&patched)) if pristine > 0 => {
-                Some(patched as f64 / pristine as f64)
-            }
+            (Some(&pristine), Some(&last)) if pristine > 0 => Some(last as f64 / pristine as f64),
             _ => None,
         };
         Compared {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What figures should be: `random.walks<=1%`.
 //!
-//! `FIGURE<=LIMIT` or `FIGURE>=LIMIT`. A limit with `%` is a share of the
-//! pristine kernel's value; without, it is compared with the patched kernel's
-//! (or the only one's), and may have a suffix `K`, `M`, `G`. The figure
+//! `FIGURE<=LIMIT` or `FIGURE>=LIMIT`. What is compared is the last kernel's
+//! value, mostly the patched one's. A limit with `%` is a share of the pristine
+//! kernel's; one without may have a suffix `K`, `M`, `G`. The figure
 //! `FIGURE.spread` is the largest difference of a figure between repeated runs,
 //! `spread` that of all the table's figures; for both, `%` is a share of the
 //! smallest run.
@@ -12,7 +12,6 @@ use crate::compare::widest_spread;
 use crate::job::Job;
 use crate::results::{Comparison, Verdict};
 use anyhow::{Result, bail};
-use wideleaf_kbuild::Variant;
 
 /// A figure and its limit.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,10 +115,8 @@ impl Expectation {
         match self.limit {
             Limit::Share(_) => figure.ratio,
             Limit::Value(_) => {
-                let value = figure
-                    .of(Variant::Patched)
-                    .or_else(|| figure.values.values().next().copied());
-                value.map(|value| value as f64)
+                let value = figure.values.values().next_back();
+                value.map(|&value| value as f64)
             }
         }
     }
@@ -131,6 +128,7 @@ mod tests {
     use crate::compare::conclude;
     use crate::jobs::exec::Exec;
     use crate::sample::{comparison, run};
+    use wideleaf_kbuild::Variant;
 
     fn verdict(text: &str) -> Verdict {
         let expectation = Expectation::parse(text).unwrap();

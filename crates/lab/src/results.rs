@@ -150,7 +150,7 @@ impl Comparison {
 pub struct Compared {
     /// Unit of the values.
     pub unit: String,
-    /// `patched / pristine`; absent where either is, or pristine is 0.
+    /// The last variant's by pristine's; absent where either is, or pristine is 0.
     pub ratio: Option<f64>,
     /// The largest difference between runs of one variant, as a fraction of
     /// the smallest of them; absent without repetition.

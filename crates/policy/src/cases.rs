@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The cases that KUnit runs in the kernel
-//! (`kernel/overlay/mm/tests/leaf_policy_cases.h`), on the host.
+//! (`kernel/text/overlay/mm/tests/leaf_policy_cases.h`), on the host.
 
 use crate::ffi;
 use crate::{Rule, text, trace};

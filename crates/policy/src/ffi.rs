@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The C core's declarations: `kernel/overlay/include/linux/leaf_policy.h`.
+//! The C core's declarations: `kernel/text/overlay/include/linux/leaf_policy.h`.
 
 #[cfg(test)]
 use std::ffi::c_char;

@@ -74,7 +74,7 @@ fn the_mirror_has_the_layout_that_c_has() {
 /// the header's as well.
 #[test]
 fn every_member_of_the_header_is_mirrored() {
-    let header = include_str!("../../../kernel/overlay/include/linux/leaf_policy.h");
+    let header = include_str!("../../../kernel/text/overlay/include/linux/leaf_policy.h");
     let mut declared = Vec::new();
     let mut within = None;
     for line in header.lines() {

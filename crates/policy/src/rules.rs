@@ -57,8 +57,9 @@ pub const RULES: [(&str, &str); 23] = [
 mod tests {
     use super::RULES;
 
-    const HEADER: &str = include_str!("../../../kernel/overlay/include/linux/leaf_policy.h");
-    const EVENTS: &str = include_str!("../../../kernel/overlay/include/trace/events/leaf_policy.h");
+    const HEADER: &str = include_str!("../../../kernel/text/overlay/include/linux/leaf_policy.h");
+    const EVENTS: &str =
+        include_str!("../../../kernel/text/overlay/include/trace/events/leaf_policy.h");
 
     fn constant(name: &str) -> String {
         format!("LEAF_RULE_{}", name.to_uppercase().replace('-', "_"))

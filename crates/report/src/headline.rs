@@ -31,7 +31,8 @@ pub fn sentence(comparison: &Comparison) -> Option<String> {
 fn part(comparison: &Comparison, name: &str, what: &str) -> Option<String> {
     let figure = comparison.figures.get(name)?;
     let pristine = figure.of(Variant::Pristine).filter(|value| *value > 0)?;
-    let ratio = figure.of(Variant::Patched)? as f64 / pristine as f64;
+    let last = *comparison.variants().last()?;
+    let ratio = figure.of(last)? as f64 / pristine as f64;
     Some(match ratio {
         1.0 => format!("as many {what}"),
         more if more > 1.0 => format!("{what} \u{d7} {more:.2}"),

@@ -15,8 +15,8 @@ use wideleaf_kbuild::import::{self, Import};
 use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
 use wideleaf_kbuild::{
-    Arch, Author, Base, Interrupted, Kernel, KernelDir, PageSize, Spec, Variant, WorkTree,
-    checkpatch, preflight,
+    Arch, Author, Base, Interrupted, Kernel, KernelDir, PageSize, SeriesName, Spec, Variant,
+    WorkTree, checkpatch, preflight,
 };
 use wideleaf_table::{Table, left};
 
@@ -29,6 +29,7 @@ Examples:
   wideleaf kernel config --base 6.12 --arch arm64 --page-size 16K
   wideleaf kernel build --base 7.3 --arch x86_64 --variant patched
   wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
+  wideleaf kernel export --series linear-map --base 7.3 /tmp/series
   wideleaf kernel import --base 6.12 --tree ~/linux base..HEAD
   wideleaf kernel import --base 7.3 --tree ~/linux --mark reads=HEAD~4 v7.3..HEAD
   wideleaf kernel check --base all")]
@@ -71,27 +72,33 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Write a base's series as mails for `git am`, a cover letter first, from and signed off by
-    /// git's user.name and user.email
+    /// Write a series for a base as mails for `git am`, a cover letter first, from and signed off
+    /// by git's user.name and user.email
     Export {
+        /// The series
+        #[arg(long, default_value = "text", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
+        series: SeriesName,
         /// The base
         #[arg(long, default_value = "6.12", value_parser = named::<Base>(Base::ALL, Base::name))]
         base: Base,
         /// New or empty folder
         dir: PathBuf,
     },
-    /// Write a base's series from the commits of a git repository: its patches, its series file,
-    /// and the overlay files that the commits add
+    /// Write a series for a base from the commits of a git repository: its patches, its series
+    /// file, and the overlay files that the commits add
     ///
     /// The reverse of export. Each commit is a step. A new file is an overlay file, with the
     /// content that it has after the last commit, if later commits do no more than change its
     /// lines; other new files are in the patches. Marks of variants stay behind the step of the
     /// same subject. Nothing is changed unless all of it can be written.
     Import(ImportArgs),
-    /// Run the base's own checkpatch.pl --strict over its series
+    /// Run the base's own checkpatch.pl --strict over the series for it
     Check {
         #[command(flatten)]
         bases: Bases,
+        /// One series [default: all]
+        #[arg(long, value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
+        series: Option<SeriesName>,
     },
     /// Print the Debian packages that builds need and that are not installed
     Deps,
@@ -99,6 +106,9 @@ enum Action {
 
 #[derive(clap::Args)]
 struct ImportArgs {
+    /// The series
+    #[arg(long, default_value = "text", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
+    series: SeriesName,
     /// The base
     #[arg(long, value_parser = named::<Base>(Base::ALL, Base::name))]
     base: Base,
@@ -133,7 +143,7 @@ struct Which {
     /// The base page size [default: 64K on arm64, 4K on x86_64]
     #[arg(long, value_parser = named::<PageSize>(PageSize::ALL, PageSize::name))]
     page_size: Option<PageSize>,
-    /// As Debian ships it, with the series, or with its first part
+    /// As Debian ships it, with a series (patched: text), with the first part of one, or with both
     #[arg(long, default_value = "patched", value_parser = named::<Variant>(Variant::ALL, Variant::name))]
     variant: Variant,
     /// A further fragment of kernel/config, such as debug; may be repeated
@@ -160,12 +170,12 @@ where
     })
 }
 
-/// `reads=HEAD~4`. Pristine and patched are not parts that a mark ends.
+/// `reads=HEAD~4`. What has no step, or all of a series, is no part that a mark ends.
 fn mark(text: &str) -> Result<(Variant, String)> {
     let (name, commit) = text.split_once('=').context("write NAME=COMMIT")?;
     let variant: Variant = name.parse()?;
-    if matches!(variant, Variant::Pristine | Variant::Patched) {
-        bail!("{variant} needs no mark: it has none of the steps, or all");
+    if !variant.is_part() {
+        bail!("{variant} needs no mark: it has none of the steps of a series, or all");
     }
     Ok((variant, commit.into()))
 }
@@ -222,9 +232,12 @@ fn act(args: Args) -> Result<ExitCode> {
                 say!("{}", kernel.image.display())?;
             }
         }
-        Action::Export { base, dir } => export(base, &dir, &files()?, &cache)?,
+        Action::Export { series, base, dir } => export(series, base, &dir, &files()?, &cache)?,
         Action::Import(args) => write_back(args, &files()?)?,
-        Action::Check { bases } => return check(&bases.list(), &files()?, &cache),
+        Action::Check { bases, series } => {
+            let all = series.map_or(SeriesName::ALL.to_vec(), |series| vec![series]);
+            return check(&all, &bases.list(), &files()?, &cache);
+        }
         Action::Deps => {
             for package in preflight::packages(&preflight::missing(Arch::ALL)) {
                 say!("{package}")?;
@@ -245,13 +258,24 @@ fn fetch(bases: &[Base], refresh: bool, cache: &Cache) -> Result<()> {
     Ok(())
 }
 
-fn export(base: Base, dir: &Path, files: &KernelDir, cache: &Cache) -> Result<()> {
-    let series = Series::load(base, files)?;
+fn export(
+    name: SeriesName,
+    base: Base,
+    dir: &Path,
+    files: &KernelDir,
+    cache: &Cache,
+) -> Result<()> {
+    let series = Series::load(base, &files.series(name))?;
+    if series.steps().is_empty() {
+        bail!("the series {name} has no steps for Linux {base}");
+    }
     let author = Author::of_git(Path::new("."))?;
     let screen = Screen::new();
     let source = Source::newest(base, false, cache, &screen)?;
     let tree = WorkTree::open(&source, cache, &screen)?;
-    screen.event(Event::Step(&format!("writing the series for {source}")));
+    screen.event(Event::Step(&format!(
+        "writing the series {name} for {source}"
+    )));
     let original = tree.originals(&series.touched()?)?;
     let written = series.export(&source.to_string(), &original, &author, dir)?;
     drop(screen);
@@ -263,6 +287,7 @@ fn export(base: Base, dir: &Path, files: &KernelDir, cache: &Cache) -> Result<()
 
 fn write_back(args: ImportArgs, files: &KernelDir) -> Result<()> {
     let import = Import {
+        series: args.series,
         base: args.base,
         tree: args.tree,
         range: args.range,
@@ -279,19 +304,36 @@ fn write_back(args: ImportArgs, files: &KernelDir) -> Result<()> {
     Ok(())
 }
 
-fn check(bases: &[Base], files: &KernelDir, cache: &Cache) -> Result<ExitCode> {
+fn check(
+    names: &[SeriesName],
+    bases: &[Base],
+    files: &KernelDir,
+    cache: &Cache,
+) -> Result<ExitCode> {
     let mut passed = true;
-    for &base in bases {
-        let series = Series::load(base, files)?;
+    let pairs = names
+        .iter()
+        .flat_map(|&name| bases.iter().map(move |&base| (name, base)));
+    for (name, base) in pairs {
+        let series = Series::load(base, &files.series(name))?;
+        if series.steps().is_empty() {
+            say!("checkpatch {name} {base}: no patches")?;
+            continue;
+        }
         let screen = Screen::new();
         let source = Source::newest(base, false, cache, &screen)?;
         let tree = WorkTree::open(&source, cache, &screen)?;
-        screen.event(Event::Step(&format!("checking the series for {source}")));
+        screen.event(Event::Step(&format!(
+            "checking the series {name} for {source}"
+        )));
         let report = checkpatch::check(&tree, &series)
-            .with_context(|| format!("checkpatch on the series for {base}"))?;
+            .with_context(|| format!("checkpatch on the series {name} for {base}"))?;
         drop(screen);
         let verdict = if report.passed() { "ok" } else { "FAILED" };
-        say!("checkpatch {base}: {} patches: {verdict}", report.patches)?;
+        say!(
+            "checkpatch {name} {base}: {} patches: {verdict}",
+            report.patches
+        )?;
         if !report.passed() {
             say!("{}", report.messages)?;
             passed = false;

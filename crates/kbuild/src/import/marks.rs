@@ -2,7 +2,7 @@
 //! What a series file says besides its steps.
 
 use crate::step::Step;
-use crate::{Base, KernelDir, Variant, mail};
+use crate::{Base, SeriesDir, Variant, mail};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,13 +22,13 @@ pub(super) struct Marks {
 
 impl Marks {
     /// Reads what is there; of a base without a series, what a new one begins with.
-    pub(super) fn read(base: Base, files: &KernelDir) -> Result<Self> {
-        let folder = files.path().join(base.name());
+    pub(super) fn read(base: Base, files: &SeriesDir) -> Result<Self> {
+        let folder = files.of(base);
         let path = folder.join("series");
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => format!(
                 "# SPDX-License-Identifier: GPL-2.0-only\n\
-                 # Steps of the series for Linux {base}, see ../README.md\n"
+                 # Steps of the series for Linux {base}, see ../../README.md\n"
             ),
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };

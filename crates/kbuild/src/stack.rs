@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is done to a base's source: one series after another, and a fault on top.
+
+use crate::scratch::Contents;
+use crate::series::{self, Series};
+use crate::{Base, KernelDir, Variant};
+use anyhow::{Result, bail};
+use std::collections::BTreeSet;
+
+/// Series in the order in which they are applied; without any the source stays pristine.
+#[derive(Clone, Debug, Default)]
+pub struct Stack(Vec<Series>);
+
+impl Stack {
+    /// What makes `variant` of the base's source, with the fault `plant` on top.
+    ///
+    /// # Errors
+    ///
+    /// If a series cannot be read, or has nothing for this base.
+    pub fn of(
+        base: Base,
+        variant: Variant,
+        plant: Option<&str>,
+        files: &KernelDir,
+    ) -> Result<Self> {
+        let mut stack = Vec::new();
+        for &name in variant.series() {
+            let folder = files.series(name);
+            let series = Series::load(base, &folder)?;
+            if series.steps().is_empty() {
+                bail!(
+                    "there is no {variant} kernel of Linux {base}: the series {name} has no steps \
+                     for it ({})",
+                    folder.of(base).join("series").display()
+                );
+            }
+            stack.push(match variant.is_part() {
+                true => Series::load_part(base, &folder, variant)?,
+                false => series,
+            });
+        }
+        if let Some(name) = plant {
+            stack.push(Series::fault(base, files, name)?);
+        }
+        Ok(Self(stack))
+    }
+
+    /// Every path in the tree that is added, changed or removed.
+    pub(crate) fn touched(&self) -> Result<BTreeSet<String>> {
+        let mut touched = BTreeSet::new();
+        for series in &self.0 {
+            touched.append(&mut series.touched()?);
+        }
+        Ok(touched)
+    }
+
+    /// The touched files in the end; as [`Series::apply`].
+    pub(crate) fn apply(&self, source: &str, original: &Contents) -> Result<Contents> {
+        let mut files = original.clone();
+        for series in &self.0 {
+            let touched = series.touched()?;
+            let before = files.clone().into_iter();
+            let before = before.filter(|(path, _)| touched.contains(path)).collect();
+            files.extend(series.apply(source, &before)?);
+        }
+        Ok(files)
+    }
+
+    /// A hash of what is done to a tree; `None` if that is nothing.
+    pub(crate) fn hash(&self) -> Result<Option<String>> {
+        match &self.0[..] {
+            [] => Ok(None),
+            all => series::hash(all).map(Some),
+        }
+    }
+}
+
+impl From<Series> for Stack {
+    fn from(series: Series) -> Self {
+        Self(vec![series])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SeriesName;
+    use crate::testing::{Lab, hook};
+    use std::fs;
+
+    /// A second series, which changes the file that the first one changes too.
+    fn second(lab: &Lab, hunk: &str, line: &str) {
+        let folder = lab.files.series(SeriesName::LinearMap);
+        fs::create_dir_all(folder.of(Base::V7_3)).unwrap();
+        let patch = folder.of(Base::V7_3).join("0001-second.patch");
+        fs::write(patch, hook().replace("return wide()", hunk)).unwrap();
+        fs::write(folder.of(Base::V7_3).join("series"), line).unwrap();
+    }
+
+    fn filemap(lab: &Lab, variant: Variant) -> Result<String> {
+        let stack = Stack::of(Base::V7_3, variant, None, &lab.files)?;
+        let mut tree = lab.tree();
+        tree.switch(&stack)?;
+        Ok(fs::read_to_string(tree.src().join("mm/filemap.c"))?)
+    }
+
+    #[test]
+    fn each_series_applies_alone_and_both_one_after_the_other() {
+        let lab = Lab::new();
+        second(&lab, "return map()", "0001-second.patch\n");
+        let text = filemap(&lab, Variant::Patched).unwrap();
+        assert!(text.contains("return wide()"), "{text}");
+        let text = filemap(&lab, Variant::LinearMap).unwrap();
+        assert!(text.contains("return map()"), "{text}");
+        // Both change one line: the second one no longer finds it.
+        let error = format!("{:#}", filemap(&lab, Variant::Both).unwrap_err());
+        assert!(
+            error.contains("0001-second.patch does not apply"),
+            "{error}"
+        );
+
+        let folder = lab.files.series(SeriesName::LinearMap).of(Base::V7_3);
+        let after = hook()
+            .replace("-\treturn 0;", "-\treturn wide();")
+            .replace("+\treturn wide();", "+\treturn map();");
+        fs::write(folder.join("0001-second.patch"), after).unwrap();
+        let text = filemap(&lab, Variant::Both).unwrap();
+        assert!(text.contains("return map()"), "{text}");
+        let hash = |variant| {
+            let stack = Stack::of(Base::V7_3, variant, None, &lab.files).unwrap();
+            stack.hash().unwrap()
+        };
+        assert_ne!(hash(Variant::Both), hash(Variant::Patched));
+        assert_eq!(hash(Variant::Pristine), None);
+    }
+
+    #[test]
+    fn a_series_without_steps_for_a_base_says_so() {
+        let lab = Lab::new();
+        second(&lab, "x", "# nothing yet\n");
+        for variant in [Variant::LinearMap, Variant::LinearSplit, Variant::Both] {
+            let error = format!("{:#}", filemap(&lab, variant).unwrap_err());
+            for part in [
+                variant.name(),
+                "linear-map has no steps",
+                "linear-map/7.3/series",
+            ] {
+                assert!(error.contains(part), "no '{part}' in: {error}");
+            }
+        }
+        filemap(&lab, Variant::Patched).unwrap();
+    }
+}
