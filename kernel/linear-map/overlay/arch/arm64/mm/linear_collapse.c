@@ -466,6 +466,17 @@ static bool take_marked(unsigned long *start, unsigned long *end)
 	return any;
 }
 
+/* Who marked something while passes were queued has not queued another */
+static bool any_marked(void)
+{
+	bool any;
+
+	spin_lock(&marked_lock);
+	any = marked.start != marked.end;
+	spin_unlock(&marked_lock);
+	return any;
+}
+
 /* One pass: returns where the next one goes on, or @end */
 static unsigned long collapse_pass(unsigned long addr, unsigned long end)
 {
@@ -492,6 +503,9 @@ static void collapse_work(struct work_struct *work)
 	addr = collapse_pass(addr, end);
 	if (addr < end)
 		queue_delayed_work(system_freezable_wq, &collapse, PASS_DELAY);
+	else if (any_marked())
+		queue_delayed_work(system_freezable_wq, &collapse,
+				   COLLAPSE_DELAY);
 }
 
 static int __init collapse_debugfs(void)

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Permission changes of the linear map where it is mapped by wide leaves: split
+ * them at the edges of the change, no narrower than that needs, then change what
+ * lies between.
+ *
+ * A split writes the narrower entries first and then lets the wider one point
+ * to them, or takes the contiguous bit away; the entry is valid all the time.
+ * Only CPUs that allow this ever have wide leaves here, see
+ * linear_map_may_change_size(). The wide entry may stay in TLBs: it translates
+ * as the narrow ones do, and who changes one of those invalidates its address,
+ * which removes every entry that covers it.
+ */
+#include <linux/memblock.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/set_memory.h>
+#include <linux/vmstat.h>
+
+#include <asm/cpufeature.h>
+#include <asm/kfence.h>
+#include <asm/linear_map.h>
+#include <asm/pgalloc.h>
+#include <asm/pgtable.h>
+#include <asm/tlbflush.h>
+
+/* Two changes may want to split one leaf */
+static DEFINE_MUTEX(split_lock);
+
+/**
+ * linear_map_may_change_size - may a leaf of the linear map become another size?
+ *
+ * Return: true if somebody may change permissions of single pages, every CPU
+ *	   allows entries to change their size live, and nobody changes pages in
+ *	   atomic context, as debug_pagealloc does. Never before the features of
+ *	   all CPUs are known.
+ */
+bool linear_map_may_change_size(void)
+{
+	return system_supports_bbml2_noabort() &&
+	       can_set_direct_map() && !debug_pagealloc_enabled();
+}
+
+/* As those of hot-added memory: without constructor, whose pages are freed so */
+static void *alloc_table(void)
+{
+	void *table = (void *)__get_free_page(GFP_PGTABLE_KERNEL & ~__GFP_ZERO);
+
+	if (!table)
+		linear_map_count_split_failure();
+	return table;
+}
+
+void linear_map_free_table(void *table)
+{
+	free_page((unsigned long)table);
+}
+
+/**
+ * linear_map_invalidate - forget all that TLBs hold of a range
+ * @start: first address
+ * @end: address after the last
+ *
+ * Table entries that lead there are forgotten as well, which
+ * flush_tlb_kernel_range() does not do. Nor does that use range operations: it
+ * would give up on a block of many pages and empty every TLB.
+ */
+void linear_map_invalidate(unsigned long start, unsigned long end)
+{
+	unsigned long pages = (end - start) >> PAGE_SHIFT;
+
+	if (pages > (system_supports_tlb_range() ? MAX_TLBI_RANGE_PAGES :
+						   MAX_DVM_OPS)) {
+		flush_tlb_all();
+		return;
+	}
+
+	dsb(ishst);
+	__flush_tlb_range_op(vaae1is, start, pages, PAGE_SIZE, 0,
+			     TLBI_TTL_UNKNOWN, false, lpa2_is_enabled());
+	__tlbi_sync_s1ish();
+	isb();
+}
+
+/* A block at PUD level becomes contiguous blocks at PMD level */
+static int split_pud(pud_t *pudp)
+{
+	pud_t pud = READ_ONCE(*pudp);
+	pgprot_t prot = __pgprot(pgprot_val(pud_pgprot(pud)) | PTE_CONT);
+	unsigned long pfn = pud_pfn(pud);
+	pmd_t *table = alloc_table();
+	int i;
+
+	if (!table)
+		return -ENOMEM;
+
+	for (i = 0; i < PTRS_PER_PMD; i++, pfn += PMD_SIZE >> PAGE_SHIFT)
+		WRITE_ONCE(table[i], pfn_pmd(pfn, prot));
+
+	/* The walker sees the entries before what leads to them */
+	dsb(ishst);
+	__pud_populate(pudp, __pa(table), PUD_TYPE_TABLE | PUD_TABLE_UXN |
+					  PUD_TABLE_PXN);
+	linear_map_count_split(LINEAR_MAP_PUD, LINEAR_MAP_CONT_PMD, PUD_SIZE);
+	return 0;
+}
+
+/* A block at PMD level becomes contiguous pages */
+static int split_pmd(pmd_t *pmdp)
+{
+	pmd_t pmd = READ_ONCE(*pmdp);
+	pgprot_t prot = pmd_pgprot(pmd);
+	unsigned long pfn = pmd_pfn(pmd);
+	pte_t *table = alloc_table();
+	int i;
+
+	if (!table)
+		return -ENOMEM;
+
+	prot = __pgprot((pgprot_val(prot) & ~PMD_TYPE_MASK) | PTE_TYPE_PAGE |
+			PTE_CONT);
+	for (i = 0; i < PTRS_PER_PTE; i++, pfn++)
+		__set_pte_nosync(table + i, pfn_pte(pfn, prot));
+
+	dsb(ishst);
+	__pmd_populate(pmdp, __pa(table), PMD_TYPE_TABLE | PMD_TABLE_UXN |
+					  PMD_TABLE_PXN);
+	linear_map_count_split(LINEAR_MAP_PMD, LINEAR_MAP_CONT_PTE, PMD_SIZE);
+	return 0;
+}
+
+static void unfold_pmds(pmd_t *pmdp)
+{
+	int i;
+
+	pmdp = PTR_ALIGN_DOWN(pmdp, sizeof(*pmdp) * CONT_PMDS);
+	for (i = 0; i < CONT_PMDS; i++)
+		set_pmd(pmdp + i, __pmd(pmd_val(READ_ONCE(pmdp[i])) & ~PTE_CONT));
+	linear_map_count_split(LINEAR_MAP_CONT_PMD, LINEAR_MAP_PMD,
+			       CONT_PMD_SIZE);
+}
+
+static void unfold_ptes(pte_t *ptep)
+{
+	int i;
+
+	ptep = PTR_ALIGN_DOWN(ptep, sizeof(*ptep) * CONT_PTES);
+	for (i = 0; i < CONT_PTES; i++)
+		__set_pte(ptep + i, pte_mknoncont(__ptep_get(ptep + i)));
+	linear_map_count_split(LINEAR_MAP_CONT_PTE, LINEAR_MAP_PTE,
+			       CONT_PTE_SIZE);
+}
+
+/* The PUD entry of @addr, or NULL if nothing is mapped there */
+static pud_t *linear_pud(unsigned long addr)
+{
+	pgd_t *pgdp = pgd_offset_k(addr);
+	p4d_t *p4dp;
+	pud_t *pudp;
+
+	if (pgd_none(READ_ONCE(*pgdp)))
+		return NULL;
+	p4dp = p4d_offset(pgdp, addr);
+	if (p4d_none(READ_ONCE(*p4dp)))
+		return NULL;
+	pudp = pud_offset(p4dp, addr);
+	return pud_none(READ_ONCE(*pudp)) ? NULL : pudp;
+}
+
+static int split_below_pmd(pmd_t *pmdp, unsigned long addr)
+{
+	pte_t *ptep;
+	int ret;
+
+	if (IS_ALIGNED(addr, PMD_SIZE) || pmd_none(READ_ONCE(*pmdp)))
+		return 0;
+	if (pmd_leaf(READ_ONCE(*pmdp))) {
+		ret = split_pmd(pmdp);
+		if (ret)
+			return ret;
+	}
+
+	ptep = pte_offset_kernel(pmdp, addr);
+	if (!IS_ALIGNED(addr, CONT_PTE_SIZE) && pte_cont(__ptep_get(ptep)))
+		unfold_ptes(ptep);
+	return 0;
+}
+
+/* Make @addr the edge of a leaf, if it is mapped at all */
+static int split_at(unsigned long addr)
+{
+	pud_t *pudp = linear_pud(addr);
+	pmd_t *pmdp;
+	int ret;
+
+	if (!pudp || IS_ALIGNED(addr, PUD_SIZE))
+		return 0;
+	if (pud_leaf(READ_ONCE(*pudp))) {
+		ret = split_pud(pudp);
+		if (ret)
+			return ret;
+	}
+
+	pmdp = pmd_offset(pudp, addr);
+	if (!IS_ALIGNED(addr, CONT_PMD_SIZE) && pmd_leaf(READ_ONCE(*pmdp)) &&
+	    pmd_cont(READ_ONCE(*pmdp)))
+		unfold_pmds(pmdp);
+	return split_below_pmd(pmdp, addr);
+}
+
+static int split_edges(unsigned long start, unsigned long end)
+{
+	int ret;
+
+	mutex_lock(&split_lock);
+	ret = split_at(start);
+	if (!ret)
+		ret = split_at(end);
+	mutex_unlock(&split_lock);
+	return ret;
+}
+
+static u64 changed(u64 val, pgprot_t set_mask, pgprot_t clear_mask)
+{
+	return (val & ~pgprot_val(clear_mask)) | pgprot_val(set_mask);
+}
+
+/*
+ * Change the leaf at @addr, of which all lies within the range. The entries of
+ * one contiguous leaf must not differ, so they cease to be one first.
+ *
+ * Return: how much was changed, or 0 if nothing is mapped there.
+ */
+static unsigned long change_leaf(unsigned long addr, pgprot_t set_mask,
+				 pgprot_t clear_mask)
+{
+	pud_t *pudp = linear_pud(addr);
+	pmd_t *pmdp;
+	pte_t *ptep;
+
+	if (!pudp)
+		return 0;
+	if (pud_leaf(READ_ONCE(*pudp))) {
+		set_pud(pudp, __pud(changed(pud_val(READ_ONCE(*pudp)), set_mask,
+					    clear_mask)));
+		return PUD_SIZE;
+	}
+
+	pmdp = pmd_offset(pudp, addr);
+	if (pmd_none(READ_ONCE(*pmdp)))
+		return 0;
+	if (!pmd_table(READ_ONCE(*pmdp))) {
+		if (pmd_cont(READ_ONCE(*pmdp)))
+			unfold_pmds(pmdp);
+		set_pmd(pmdp, __pmd(changed(pmd_val(READ_ONCE(*pmdp)), set_mask,
+					    clear_mask)));
+		return PMD_SIZE;
+	}
+
+	ptep = pte_offset_kernel(pmdp, addr);
+	if (pte_cont(__ptep_get(ptep)))
+		unfold_ptes(ptep);
+	__set_pte(ptep, __pte(changed(pte_val(__ptep_get(ptep)), set_mask,
+				      clear_mask)));
+	return PAGE_SIZE;
+}
+
+static int change_range(unsigned long start, unsigned long end,
+			pgprot_t set_mask, pgprot_t clear_mask)
+{
+	unsigned long addr = start;
+
+	while (addr < end) {
+		unsigned long size = change_leaf(addr, set_mask, clear_mask);
+
+		if (!size)
+			return -EINVAL;
+		addr += size;
+	}
+	return 0;
+}
+
+/**
+ * linear_map_change - change permissions in the linear map
+ * @start: first address, aligned to PAGE_SIZE
+ * @size: bytes, a multiple of PAGE_SIZE
+ * @set_mask: bits to set
+ * @clear_mask: bits to clear, before others are set
+ *
+ * Does not invalidate TLBs. May sleep, unless the range is mapped by pages for
+ * good, see linear_map_change_begin().
+ *
+ * Return: 0, -ENOMEM if a leaf has to be split and there is no memory for a
+ *	   table (then nothing is changed), -EINVAL if something is not mapped.
+ */
+int linear_map_change(unsigned long start, unsigned long size,
+		      pgprot_t set_mask, pgprot_t clear_mask)
+{
+	bool wide = linear_map_change_begin(start);
+	unsigned long end = start + size;
+	int ret = 0;
+
+	if (wide)
+		ret = split_edges(start, end);
+	if (!ret)
+		ret = change_range(start, end, set_mask, clear_mask);
+	if (wide)
+		linear_map_change_end(start, end);
+	return ret;
+}
+
+/**
+ * linear_map_split_to_pages - map a range by pages for good
+ * @start: first address
+ * @end: address after the last
+ *
+ * The caller has made sure that the range is not collapsed again.
+ *
+ * Return: 0, or -ENOMEM.
+ */
+int linear_map_split_to_pages(unsigned long start, unsigned long end)
+{
+	unsigned long addr;
+	int ret = 0;
+
+	if (!linear_map_may_change_size())
+		return 0;
+
+	linear_map_hold();
+	for (addr = start; addr < end && !ret; addr += PAGE_SIZE)
+		ret = split_edges(addr, addr + PAGE_SIZE);
+	linear_map_release();
+	return ret;
+}
+
+/*
+ * Boot maps by pages, for it does not know yet what the other CPUs can do. Now
+ * that all are there, or come late and are refused without the feature, what
+ * is uniform becomes wide.
+ */
+static int __init widen_boot_map(void)
+{
+	if (linear_map_may_change_size())
+		linear_map_mark(PAGE_OFFSET,
+				__phys_to_virt(memblock_end_of_DRAM()));
+	return 0;
+}
+late_initcall(widen_boot_map);
