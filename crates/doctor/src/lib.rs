@@ -11,6 +11,7 @@ mod collapse;
 mod filesystems;
 mod host;
 mod kernel;
+mod linear;
 mod link;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub fn examine(host: &Host, cpu: &Cpu) -> Vec<Check> {
     let trials = filesystems::trials(host);
     checks.extend(collapse::checks(host, &release, &config, &trials));
     checks.extend(toolchain::checks(host));
+    checks.push(linear::map(host));
     checks
 }
 

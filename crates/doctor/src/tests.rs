@@ -53,6 +53,21 @@ fn an_empty_machine_is_unknown_not_good() {
 }
 
 #[test]
+fn the_linear_map_is_told_widest_share_first() {
+    let meminfo = "DirectMap4k:  1024 kB\nDirectMap2M:  3072 kB\nDirectMap1G:  0 kB\n";
+    let vmstat = "direct_map_level2_splits 7\ndirect_map_level3_splits 0\n";
+    let checks = examined(&[("proc/meminfo", meminfo), ("proc/vmstat", vmstat)], &[]);
+    let check = find(&checks, "linear-map");
+    assert_eq!(check.status, Status::Note);
+    assert_eq!(
+        check.found,
+        "mapped by 2M 75.0 %, 4K 25.0 %; since boot: level2 splits 7"
+    );
+    let checks = examined(&[("proc/meminfo", "MemTotal: 1 kB\n")], &[]);
+    assert_eq!(find(&checks, "linear-map").status, Status::Unknown);
+}
+
+#[test]
 fn an_old_kernel_on_ext4_with_thp_never() {
     let thp = format!("{THP}/enabled");
     let shmem = format!("{THP}/shmem_enabled");
@@ -107,6 +122,7 @@ fn a_modern_machine_is_good() {
             (&thp, "always [madvise] never\n"),
             (&shmem, "always within_size [advise] never deny force\n"),
             (&pmd, "2097152\n"),
+            ("proc/meminfo", "DirectMap64k:  64 kB\n"),
             (
                 "proc/self/mounts",
                 "/dev/sda1 / xfs rw 0 0\n/dev/sda2 /usr ext4 rw 0 0\n",

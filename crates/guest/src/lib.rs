@@ -12,6 +12,10 @@ mod fault;
 mod hello;
 pub mod init;
 mod kunit;
+mod linear;
+mod linear_change;
+mod linear_storm;
+mod linear_work;
 mod maintenance;
 pub mod marker;
 mod marking;
@@ -39,4 +43,5 @@ mod tap;
 mod task;
 mod trace;
 
+pub use linear::narrower as linear_narrower;
 pub use storm_stage::unit as storm_unit;

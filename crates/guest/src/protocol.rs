@@ -161,6 +161,12 @@ pub enum Task {
     /// Many processes use the same text in every way at once; a kernel that shows a wrong page,
     /// complains or lets a task hang has failed.
     Storm(StormOptions),
+    /// Looks at the kernel's linear map and changes nothing.
+    LinearMap,
+    /// Many processes have permissions of the linear map changed, others read through it.
+    LinearStorm(LinearStormOptions),
+    /// Work that the kernel does through its linear map, before and after permissions change.
+    LinearWork(LinearWorkOptions),
     /// Goes wrong on purpose, so that the lab can be seen to notice.
     SelftestFault {
         /// How.
@@ -300,6 +306,56 @@ pub struct StormOptions {
     pub hung_s: u32,
     /// Whether allocations of wide folios are made to fail, which takes a kernel that can.
     pub fail_allocations: bool,
+}
+
+/// What the processes of the job linear-storm do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearStormOptions {
+    /// How often each process that changes permissions makes or drops something.
+    pub rounds: u64,
+    /// Seed of what each process does.
+    pub seed: u64,
+    /// Seconds of the guest's clock that the map may take to become wide again.
+    pub settle_s: u32,
+    /// Whether allocations for the changes are made to fail, which takes a kernel that can.
+    pub fail_allocations: bool,
+}
+
+/// What the job linear-work does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearWorkOptions {
+    /// Bytes of the file that is read from the page cache.
+    pub size: u64,
+    /// How many reads, and requests.
+    pub calls: u64,
+    /// Seed of where is read.
+    pub seed: u64,
+    /// How many places of the map are changed, and back.
+    pub changes: u64,
+}
+
+/// What a job on the linear map found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearReport {
+    /// The map at one time after the other. The plugin's coverage record of the first has the
+    /// id 1, and so on.
+    pub moments: Vec<LinearMoment>,
+    /// What was done how often, by name.
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// The linear map as the kernel itself tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearMoment {
+    /// `boot`, `storm`, `settled`.
+    pub name: String,
+    /// Bytes by leaf: the lines `DirectMap*` of /proc/meminfo. Empty where there are none.
+    pub leaves: BTreeMap<String, u64>,
+    /// Bytes of its page tables: the line `DirectMapTable`, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table_bytes: Option<u64>,
+    /// The lines `direct_map_*` of /proc/vmstat, by what follows.
+    pub events: BTreeMap<String, u64>,
 }
 
 /// What is played in the storm job.
@@ -533,6 +589,8 @@ pub enum Outcome {
         /// How many steps went as they should: all.
         steps: u32,
     },
+    /// Of [`Task::LinearMap`], [`Task::LinearStorm`] and [`Task::LinearWork`].
+    Linear(LinearReport),
     /// Of [`Task::Boot`] and of faults that leave the guest well.
     Boot,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Makes allocations of wide folios fail, by the kernel's fault injection
+//! Makes allocations fail, of wide folios or of what a task asks for, by the kernel's fault injection
 //! (Documentation/fault-injection/fault-injection.rst).
 
 use anyhow::{Context, Result, ensure};
@@ -8,6 +8,14 @@ use std::path::PathBuf;
 
 /// How many may fail; what is left of it tells how many did.
 const TIMES: u64 = 1_000_000_000;
+
+const FOLDER: &str = "/sys/kernel/debug/fail_page_alloc";
+
+/// Whether allocations of this process may fail from now on, where others' must not.
+pub fn make_it_fail(yes: bool) -> Result<()> {
+    let path = "/proc/self/make-it-fail";
+    fs::write(path, if yes { "1" } else { "0" }).with_context(|| path.to_string())
+}
 
 /// Allocations that fail, one in ten of those of 16 pages and more.
 #[derive(Debug)]
@@ -23,12 +31,22 @@ impl Injection {
     ///
     /// If the kernel has no such faults (CONFIG_FAIL_PAGE_ALLOC, CONFIG_FAULT_INJECTION_DEBUG_FS).
     pub fn begin() -> Result<Self> {
-        Self::at("/sys/kernel/debug/fail_page_alloc".into())
+        Self::at(FOLDER.into(), 4, false)
     }
 
-    fn at(folder: PathBuf) -> Result<Self> {
+    /// Switches it on for single pages too, of tasks that ask for it ([`make_it_fail`]).
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn of_tasks() -> Result<Self> {
+        Self::at(FOLDER.into(), 0, true)
+    }
+
+    fn at(folder: PathBuf, min_order: u64, of_tasks: bool) -> Result<Self> {
         for (name, value) in [
-            ("min-order", 4),
+            ("min-order", min_order),
+            ("task-filter", u64::from(of_tasks)),
             // Page-cache folios may wait, and may be in high memory, on machines without any too.
             ("ignore-gfp-wait", 0),
             ("ignore-gfp-highmem", 0),
@@ -72,11 +90,12 @@ mod tests {
 
     #[test]
     fn it_says_how_many_failed_and_that_none_did() {
-        let error = Injection::at("/nowhere".into()).unwrap_err().to_string();
+        let error = Injection::at("/nowhere".into(), 4, false);
+        let error = error.unwrap_err().to_string();
         assert!(error.contains("/nowhere/min-order"), "{error}");
         let folder = std::env::temp_dir().join(format!("inject-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let begin = || Injection::at(folder.clone()).unwrap();
+        let begin = || Injection::at(folder.clone(), 4, false).unwrap();
         assert!(
             begin()
                 .end()

@@ -5,7 +5,8 @@ use crate::place::Place;
 use crate::port::Port;
 use crate::protocol::{Job, Outcome, Task};
 use crate::{
-    entropy, exec, fault, kunit, maintenance, memory, program, selftests, setup, sparse, storm,
+    entropy, exec, fault, kunit, linear, linear_storm, linear_work, maintenance, memory, program,
+    selftests, setup, sparse, storm,
 };
 use anyhow::Result;
 use std::path::Path;
@@ -32,6 +33,9 @@ pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
         Task::Storm(options) => storm::job(options, port).map(Outcome::Storm),
         Task::Boot => Ok(Outcome::Boot),
         Task::Maintenance => maintenance::run(),
+        Task::LinearMap => Ok(linear::look()),
+        Task::LinearStorm(options) => linear_storm::run(options, port).map(Outcome::Linear),
+        Task::LinearWork(options) => linear_work::run(options, port).map(Outcome::Linear),
         Task::SelftestFault { fault } => fault::commit(*fault),
     }
 }

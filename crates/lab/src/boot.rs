@@ -102,7 +102,7 @@ impl Bench<'_> {
         cancel: &AtomicBool,
     ) -> Result<(BootResult, Option<Report>)> {
         let variant = kernel.variant;
-        let memory = self.target.job.memory(&self.target.options);
+        let memory = self.target.job.memory_used(&self.target.options);
         let scratch = Scratch::new(&host::memory_folder(self.cache, memory)?)?;
         let result = self.boot_in(&scratch, kernel, cancel);
         self.keep(&scratch, variant)?;
@@ -138,6 +138,7 @@ impl Bench<'_> {
             disk_rate: job.disk_rate(options),
             cpus: options.cpus,
             memory: job.memory(options),
+            cpu_model: options.cpu_model,
             ram: &ram,
             answers: &answers,
             console: &console,

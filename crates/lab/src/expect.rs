@@ -90,15 +90,9 @@ impl Expectation {
                 value >= limit
             }
         };
-        let Comparison {
-            base,
-            arch,
-            page_size,
-            ..
-        } = comparison;
         Verdict {
             expectation: self.text.clone(),
-            comparison: format!("{base} {arch} {page_size}"),
+            comparison: comparison.machine(),
             measured,
             passed: measured.is_some_and(holds),
         }

@@ -74,6 +74,11 @@ pub trait Job: fmt::Debug + Sync {
         MEMORY
     }
 
+    /// How much of it the job uses; the rest takes nothing from the host.
+    fn memory_used(&self, options: &Options) -> u64 {
+        self.memory(options)
+    }
+
     /// Checks what the guest would refuse, before anything is built.
     ///
     /// # Errors

@@ -9,6 +9,9 @@ pub mod entropy;
 pub mod exec;
 pub mod fault;
 pub mod kunit;
+pub mod linear_map;
+pub mod linear_storm;
+pub mod linear_work;
 pub mod maintenance;
 pub mod mm_selftests;
 pub mod program;
@@ -20,13 +23,16 @@ use crate::job::{Job, takes};
 use crate::options::Setting;
 
 /// The jobs that users are told of.
-pub const JOBS: [&dyn Job; 10] = [
+pub const JOBS: [&dyn Job; 13] = [
     &exec::Exec,
     &sizes::ExecSizes,
     &sparse::Sparse,
     &program::Programs,
     &entropy::Entropy,
     &storm::Storm,
+    &linear_map::LinearMap,
+    &linear_storm::LinearStorm,
+    &linear_work::LinearWork,
     &mm_selftests::MmSelftests,
     &kunit::Kunit,
     &maintenance::Maintenance,
@@ -77,7 +83,8 @@ mod tests {
     use crate::sample::{exec_report, run};
     use wideleaf_bench::sparse::SparseReport;
     use wideleaf_guest::protocol::{
-        KunitReport, Outcome, ProgramReport, ProgramRun, SelftestReport, Spread,
+        KunitReport, LinearMoment, LinearReport, Outcome, ProgramReport, ProgramRun,
+        SelftestReport, Spread,
     };
     use wideleaf_kbuild::Arch;
     use wideleaf_kbuild::Variant;
@@ -155,8 +162,30 @@ mod tests {
                 spreads: vec![spread],
             },
             Outcome::MmSelftests(SelftestReport::default()),
+            Outcome::Linear(linear()),
             Outcome::Kunit(KunitReport { suites: Vec::new() }),
         ]
+    }
+
+    fn linear() -> LinearReport {
+        let events = [("splits".to_string(), 1), ("collapses".into(), 2)];
+        let moment = |name: &str| LinearMoment {
+            name: name.into(),
+            leaves: [("2M".to_string(), 1)].into(),
+            table_bytes: Some(1),
+            events: events.clone().into(),
+        };
+        let counts = [
+            "secrets",
+            "filters",
+            "refused",
+            "checked_bytes",
+            "settled_ms",
+        ];
+        LinearReport {
+            moments: ["boot", "settled"].map(moment).into(),
+            counts: counts.map(|name| (name.to_string(), 1)).into(),
+        }
     }
 
     /// Whether a name of docs/lab-schema.md is that of a figure: `<leaf>` stands for

@@ -5,6 +5,7 @@ use crate::disk::filesystem::Filesystem;
 use crate::profiles::default_profile;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
+use wideleaf_arch::named;
 use wideleaf_guest::protocol::{Scenario, Stride};
 use wideleaf_kbuild::{Arch, PageSize};
 
@@ -23,6 +24,8 @@ pub enum Setting {
     Sizes,
     /// [`Options::patterns`].
     Touch,
+    /// [`Options::memory`].
+    Memory,
     /// [`Options::memory_limit`].
     MemoryLimit,
     /// [`Options::free_memory`].
@@ -55,6 +58,8 @@ pub enum Setting {
     Append,
     /// [`Options::cpus`].
     Cpus,
+    /// [`Options::cpu_model`].
+    CpuModel,
     /// [`Options::seconds`].
     Seconds,
     /// [`Options::scenario`].
@@ -75,6 +80,7 @@ impl Setting {
             Self::Size => "--size",
             Self::Sizes => "--sizes",
             Self::Touch => "--touch",
+            Self::Memory => "--memory",
             Self::MemoryLimit => "--memory-limit",
             Self::FreeMemory => "--free-memory",
             Self::Referee => "--referee",
@@ -91,6 +97,7 @@ impl Setting {
             Self::Without => "--without",
             Self::Append => "--append",
             Self::Cpus => "--cpus",
+            Self::CpuModel => "--cpu-model",
             Self::Seconds => "--seconds",
             Self::Scenario => "--scenario",
             Self::Extra => "--extra",
@@ -106,12 +113,30 @@ impl Setting {
             self,
             Self::Referee
                 | Self::Cpus
+                | Self::CpuModel
                 | Self::Profile
                 | Self::Append
                 | Self::Extra
                 | Self::Plant
                 | Self::Timeout
         )
+    }
+}
+
+named!(
+    /// What an arm64 guest's CPUs say that they are; others have one model.
+    CpuModel, "CPU model", {
+        /// All that QEMU can emulate.
+        Max = "max",
+        /// The same, and of a make that kernels know to change the size of leaves live.
+        Bbm = "bbm",
+    }
+);
+
+#[allow(clippy::derivable_impls, reason = "the enum is made by a macro")]
+impl Default for CpuModel {
+    fn default() -> Self {
+        Self::Max
     }
 }
 
@@ -132,6 +157,9 @@ pub struct Options {
     pub sizes: Vec<u64>,
     /// What the sparse job executes.
     pub patterns: Vec<String>,
+    /// Guest memory in bytes; `None`: what the job needs.
+    #[serde(default)]
+    pub memory: Option<u64>,
     /// memory.max of the job's cgroup in bytes; `None`: it has none of its own.
     pub memory_limit: Option<u64>,
     /// Bytes free above the high watermarks when the job begins; `None`: all
@@ -155,6 +183,9 @@ pub struct Options {
     /// CPUs of the guest.
     #[serde(default = "one")]
     pub cpus: u32,
+    /// What the guest's CPUs say that they are.
+    #[serde(default)]
+    pub cpu_model: CpuModel,
     /// Seconds that the storm job lasts.
     #[serde(default)]
     pub seconds: u32,
@@ -193,6 +224,7 @@ impl Options {
             size: wideleaf_bench::options::DEFAULT_SIZE,
             sizes: Vec::new(),
             patterns: Vec::new(),
+            memory: None,
             memory_limit: None,
             free_memory: None,
             fragmented: false,
@@ -203,6 +235,7 @@ impl Options {
             programs: Vec::new(),
             aligned: false,
             cpus: 1,
+            cpu_model: CpuModel::Max,
             seconds: 0,
             scenario: Scenario::All,
             extras: Vec::new(),
@@ -225,6 +258,7 @@ impl Options {
             size,
             sizes,
             patterns,
+            memory,
             memory_limit,
             free_memory,
             fragmented,
@@ -235,6 +269,7 @@ impl Options {
             programs,
             aligned,
             cpus,
+            cpu_model,
             seconds,
             scenario,
             extras,
@@ -253,6 +288,7 @@ impl Options {
             value(Setting::Size, size),
             value(Setting::Sizes, joined(sizes)),
             value(Setting::Touch, joined(patterns)),
+            value(Setting::Memory, optional(memory)),
             value(Setting::MemoryLimit, optional(memory_limit)),
             value(Setting::FreeMemory, optional(free_memory)),
             switch(Setting::Referee, *referee),
@@ -269,6 +305,7 @@ impl Options {
             value(Setting::Without, without),
             value(Setting::Append, parameters),
             value(Setting::Cpus, cpus),
+            value(Setting::CpuModel, cpu_model),
             value(Setting::Seconds, seconds),
             value(Setting::Scenario, scenario.name()),
             (

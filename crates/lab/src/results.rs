@@ -139,6 +139,11 @@ impl Comparison {
         self.runs.iter().find(|run| run.variant == variant)
     }
 
+    /// Base, architecture and page size: `6.12 arm64 64K`.
+    pub fn machine(&self) -> String {
+        format!("{} {} {}", self.base, self.arch, self.page_size)
+    }
+
     /// The variants that were compared, pristine first.
     pub fn variants(&self) -> Vec<Variant> {
         self.kernels.iter().map(|kernel| kernel.variant).collect()

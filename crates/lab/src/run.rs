@@ -64,7 +64,7 @@ impl Lab<'_> {
                 })?;
             }
         }
-        let memory = job.memory(&target.options);
+        let memory = job.memory_used(&target.options);
         let at_once = host::guests_at_once(memory, target.variants.len())?;
         host::memory_folder(self.cache, memory * at_once as u64)?;
         Ok(Parts {

@@ -49,6 +49,7 @@ pub fn run(variant: Variant, instructions: u64) -> BootResult {
             start: 0x10000,
             len: 1 << 20,
             leaves: [("64K".to_string(), 1 << 20)].into(),
+            table_bytes: 0,
         }],
         warnings: Vec::new(),
         referee: None,

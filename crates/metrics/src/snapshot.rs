@@ -27,6 +27,10 @@ pub struct Snapshot {
     pub page: u64,
     /// TLB entries for instructions by level.
     pub tlb: Vec<(u8, u32)>,
+    /// Bytes of the kernel's linear map by leaf; empty where the kernel does not tell.
+    pub linear: BTreeMap<String, u64>,
+    /// What happened to its leaves since boot.
+    pub linear_events: BTreeMap<String, u64>,
     /// Processes that could not be read, by reason.
     pub unreadable: Vec<(&'static str, u64)>,
     /// Processes whose leaves below PMD size are unknown.

@@ -71,6 +71,7 @@ pub fn render(snapshot: &Snapshot) -> String {
         |g| g.load,
     );
     machine(&mut out, snapshot);
+    linear_map(&mut out, snapshot);
     out.push_str("# EOF\n");
     out
 }
@@ -176,6 +177,35 @@ fn machine(out: &mut String, snapshot: &Snapshot) {
     );
 }
 
+/// The kernel's linear map, where the kernel tells of it.
+fn linear_map(out: &mut String, snapshot: &Snapshot) {
+    let families = [
+        (
+            "wideleaf_linear_map_bytes",
+            "bytes",
+            "The kernel's linear map by the leaf that maps it.",
+            "leaf",
+            &snapshot.linear,
+        ),
+        (
+            "wideleaf_linear_map_changes",
+            "",
+            "What happened to leaves of the kernel's linear map since boot; table_pages: what there is.",
+            "what",
+            &snapshot.linear_events,
+        ),
+    ];
+    for (name, unit, help, label, values) in families {
+        if values.is_empty() {
+            continue;
+        }
+        head(out, &Family { name, unit, help });
+        for (value, count) in values {
+            let _ = writeln!(out, "{name}{{{label}=\"{}\"}} {count}", escape(value));
+        }
+    }
+}
+
 /// A label's value: backslash, quote and newline are escaped as the format
 /// wants, other characters that control a terminal as text.
 fn escape(value: &str) -> String {
@@ -210,6 +240,8 @@ mod tests {
             groups: BTreeMap::from([("/a \"b\"\\c\nd".to_owned(), group)]),
             page: 4096,
             tlb: vec![(1, 64), (2, 2048)],
+            linear: BTreeMap::new(),
+            linear_events: BTreeMap::new(),
             unreadable: vec![("denied", 1), ("failed", 0)],
             partly: 1,
             seconds: 0.0125,
@@ -256,6 +288,23 @@ mod tests {
                 _ => assert!(line.starts_with(&current), "{line}: not of {current}"),
             }
         }
+    }
+
+    #[test]
+    fn the_linear_map_is_told_where_the_kernel_tells() {
+        let mut snapshot = snapshot();
+        assert!(!render(&snapshot).contains("linear_map"));
+        snapshot.linear.insert("2M".into(), 4096);
+        snapshot.linear_events.insert("splits".into(), 3);
+        let text = render(&snapshot);
+        assert!(
+            text.contains("\nwideleaf_linear_map_bytes{leaf=\"2M\"} 4096\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nwideleaf_linear_map_changes{what=\"splits\"} 3\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -328,6 +328,7 @@ impl Vcpu {
                     start,
                     len,
                     leaves: self.core.coverage(start, len),
+                    table_bytes: self.core.table_bytes(start, len),
                 });
             }
             _ => self.unknown_markers += 1,

@@ -15,6 +15,7 @@ mod classify;
 mod classify_tests;
 mod coverage;
 mod flags;
+pub mod linear;
 mod maps;
 mod names;
 mod pagemap;

@@ -175,6 +175,16 @@ impl Mmu {
         (!half.disabled).then_some((half.base, half.va_bits, half.start_level))
     }
 
+    /// log2 of the bytes that the table which is read after `depth` others translates, and its
+    /// size in bytes.
+    pub(crate) fn table(&self, va: u64, depth: u8) -> (u8, u64) {
+        let half = &self.halves[usize::from(Self::is_high(va))];
+        let granule = half.granule;
+        let above = (4 - half.start_level) as u8 - depth;
+        let shift = granule.shift() + granule.stride() * above;
+        (shift.min(half.va_bits), 1 << granule.shift())
+    }
+
     /// The granule that translates `va`.
     pub fn granule(&self, va: u64) -> Granule {
         self.halves[usize::from(Self::is_high(va))].granule
@@ -215,8 +225,9 @@ impl Mmu {
         let va = Self::untag(va);
         let half = &self.halves[usize::from(Self::is_high(va))];
         let Some(mut table) = half.first_table(va) else {
+            // Nor is anything else in this aligned block: the half is one itself.
             return Walk::Fault {
-                span_shift: half.granule.shift(),
+                span_shift: half.va_bits,
                 reads: 0,
             };
         };

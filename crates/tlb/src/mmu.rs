@@ -38,6 +38,15 @@ impl Mmu {
         }
     }
 
+    /// log2 of the bytes that the table which a walk for `va` reads after `depth` others
+    /// translates, and its size in bytes.
+    pub(crate) fn table(&self, va: u64, depth: u8) -> (u8, u64) {
+        match self {
+            Mmu::Arm64(m) => m.table(va, depth),
+            Mmu::X86(m) => (12 + 9 * (m.levels() - depth), 4096),
+        }
+    }
+
     /// `va` as TLBs compare it.
     #[inline]
     pub fn key(&self, va: u64) -> u64 {

@@ -327,19 +327,54 @@ impl<M: PhysMem> Core<M> {
     /// says; `"unmapped"` for the rest.
     pub fn coverage(&self, start: u64, len: u64) -> BTreeMap<String, u64> {
         let mut leaves = BTreeMap::new();
+        self.walk_range(start, len, |_, bytes, walk| {
+            let name = match walk {
+                Walk::Found(t) => leaf::name_of_shift(t.shift),
+                Walk::Fault { .. } | Walk::Unbacked { .. } => "unmapped",
+            };
+            *leaves.entry(name.to_owned()).or_default() += bytes;
+        });
+        leaves
+    }
+
+    /// Bytes of the tables that translate `len` bytes at `start`: each once, the first one as
+    /// large as the others.
+    pub fn table_bytes(&self, start: u64, len: u64) -> u64 {
+        let mut bytes = 0;
+        // The last table that was seen at each depth, by what it translates.
+        let mut last = Vec::<u64>::new();
+        self.walk_range(start, len, |va, _, walk| {
+            last.truncate(walk.reads().into());
+            for depth in 0..walk.reads() {
+                let (shift, size) = self.mmu.table(va, depth);
+                let number = va.checked_shr(shift.into()).unwrap_or(0);
+                match last.get_mut(usize::from(depth)) {
+                    Some(was) if *was == number => continue,
+                    Some(was) => *was = number,
+                    None => last.push(number),
+                }
+                bytes += size;
+            }
+        });
+        bytes
+    }
+
+    /// Walks for `len` bytes at `start`: `each` gets the first address that a walk is about, how
+    /// many bytes of the range, and what it came to.
+    fn walk_range(&self, start: u64, len: u64, mut each: impl FnMut(u64, u64, Walk)) {
         let end = start.saturating_add(len);
         let mut va = start;
         while va < end {
-            let (name, span) = match self.mmu.walk(&self.mem, va) {
-                Walk::Found(t) => (leaf::name_of_shift(t.shift), t.unit_shift),
-                Walk::Fault { span_shift, .. } => ("unmapped", span_shift),
-                Walk::Unbacked { .. } => ("unmapped", 12),
+            let walk = self.mmu.walk(&self.mem, va);
+            let span = match walk {
+                Walk::Found(t) => t.unit_shift,
+                Walk::Fault { span_shift, .. } => span_shift,
+                Walk::Unbacked { .. } => 12,
             };
             let next = (va | ((1 << span) - 1)).saturating_add(1).min(end);
-            *leaves.entry(name.to_owned()).or_default() += next - va;
+            each(va, next - va, walk);
             va = next;
         }
-        leaves
     }
 
     /// Walks that found nothing though the access had succeeded: how many,

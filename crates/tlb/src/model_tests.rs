@@ -205,6 +205,11 @@ fn coverage_counts_bytes_by_leaf() {
         ("unmapped", unmapped),
     ];
     assert_eq!(got, want.map(|(k, v)| (k.to_owned(), v)).into());
+    let len = BLOCKS + (64 << 21) - BASE;
+    assert_eq!(core.table_bytes(BASE, len), 12 << 12, "1, 1 and 10 tables");
+    assert_eq!(core.table_bytes(BLOCKS, 1 << 21), 2 << 12);
+    // Beyond what the tables can translate nothing is looked at page by page.
+    assert_eq!(core.coverage(1 << 50, 1 << 50)["unmapped"], 1 << 50);
     assert_eq!(core.coverage(BASE, 0).len(), 0);
     let end = core.coverage(u64::MAX - 10, 100);
     assert_eq!(end["unmapped"], 10, "stops at the end of the address space");

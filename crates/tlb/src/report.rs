@@ -165,6 +165,9 @@ pub struct Coverage {
     pub len: u64,
     /// Bytes by leaf size, and `"unmapped"`.
     pub leaves: BTreeMap<String, u64>,
+    /// Bytes of the page tables that translate the range.
+    #[serde(default)]
+    pub table_bytes: u64,
 }
 
 impl AddAssign for LeafCounts {
@@ -270,6 +273,7 @@ mod tests {
             start: 0x1000,
             len: 4096,
             leaves: BTreeMap::from([("64K".to_owned(), 4096)]),
+            table_bytes: 8192,
         });
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["schema"], 1);

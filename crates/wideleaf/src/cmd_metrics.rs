@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use wideleaf_metrics::{Server, Snapshot, render, replace};
-use wideleaf_procmap::Scope;
+use wideleaf_procmap::{Scope, linear};
 
 /// Arguments of `wideleaf metrics`.
 #[derive(clap::Args)]
@@ -124,6 +124,9 @@ fn snapshot(args: &Args, machine: &mut Machinery) -> Result<Snapshot> {
         let levels = 1..=tlb.last_level().unwrap_or(0);
         snapshot.tlb = levels.map(|level| (level, tlb.entries(level))).collect();
     }
+    let text = |path| std::fs::read_to_string(path).unwrap_or_default();
+    snapshot.linear = linear::leaves(&text("/proc/meminfo"));
+    snapshot.linear_events = linear::events(&text("/proc/vmstat"));
     snapshot.unreadable = vec![
         ("denied", seen.denied.len() as u64),
         ("failed", seen.failed.len() as u64),

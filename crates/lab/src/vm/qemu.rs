@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The QEMU command line of a guest.
 
+use crate::options::CpuModel;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,6 +9,10 @@ use wideleaf_kbuild::Arch;
 
 /// The virtio-serial port on which the guest answers.
 pub const ANSWERS_PORT: &str = "wideleaf.answers";
+
+/// MIDR_EL1 of AmpereOne, revision 0. Kernels know by it that the CPU may change the size of a
+/// leaf live without a TLB conflict abort; ID registers do not tell that, and QEMU has none.
+const BBM_MIDR: u64 = 0xc00f_ac30;
 
 /// Requests that a slow disk answers at once: enough to mount it and begin.
 const DISK_BURST: u32 = 1000;
@@ -29,6 +34,8 @@ pub struct Guest<'a> {
     pub disk_rate: Option<u32>,
     /// CPUs; more than one run at the same time, with the plugin in turn.
     pub cpus: u32,
+    /// What its CPUs say that they are.
+    pub cpu_model: CpuModel,
     /// Guest memory in bytes.
     pub memory: u64,
     /// The file that becomes guest memory; QEMU creates it.
@@ -85,12 +92,17 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     args.plain(&format!("-accel tcg,thread={threads} -smp {}", guest.cpus));
     args.plain(match guest.arch {
         // A random seed in the device tree would make every run differ.
-        Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram -cpu max",
+        Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram",
         // Without ACPI, QEMU tells where the devices are on the command line.
         Arch::X86_64 => "-machine microvm,acpi=off,rtc=on,memory-backend=ram",
     });
     match guest.arch {
-        Arch::Arm64 => {}
+        Arch::Arm64 => {
+            args.plain("-cpu").push(match guest.cpu_model {
+                CpuModel::Max => "max".into(),
+                CpuModel::Bbm => format!("max,midr={BBM_MIDR:#x}"),
+            });
+        }
         // QEMU runs a `rep` instruction byte by byte; where nothing is counted, the kernel may as
         // well copy by words.
         Arch::X86_64 if at_once => {
@@ -233,6 +245,7 @@ mod tests {
             writable: false,
             disk_rate: None,
             cpus: 1,
+            cpu_model: CpuModel::Max,
             memory: 2 << 30,
             ram: Path::new("/s/a,b/ram"),
             answers: Path::new("/s/answers"),
@@ -267,6 +280,21 @@ mod tests {
             "{args}"
         );
         assert!(args.contains("memory-backend=ram"), "{args}");
+    }
+
+    #[test]
+    fn an_arm64_guest_may_be_of_a_make_that_changes_leaves_live() {
+        let of = |arch, cpu_model| {
+            line(&Guest {
+                cpu_model,
+                ..guest(arch)
+            })
+        };
+        let args = of(Arch::Arm64, CpuModel::Bbm);
+        assert!(args.contains("-cpu max,midr=0xc00fac30 "), "{args}");
+        for (arch, model) in [(Arch::Arm64, CpuModel::Max), (Arch::X86_64, CpuModel::Bbm)] {
+            assert!(of(arch, model).contains("-cpu max "), "{arch} {model}");
+        }
     }
 
     #[test]

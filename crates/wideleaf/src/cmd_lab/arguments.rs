@@ -11,7 +11,7 @@ use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::expect::Expectation;
 use wideleaf_lab::job::{Job, usual};
 use wideleaf_lab::jobs;
-use wideleaf_lab::options::{Options, Setting};
+use wideleaf_lab::options::{CpuModel, Options, Setting};
 use wideleaf_lab::profiles::{self, default_profile};
 use wideleaf_lab::target::Target;
 
@@ -23,6 +23,9 @@ Jobs:
   program       perl, python, openssl of Debian under ld.so, a library under musl's
   entropy       where programs and libraries come to lie over 1000 loads
   storm         text used and changed by many processes on several CPUs at once
+  linear-map    the kernel's linear map after boot: bytes by leaf, page tables
+  linear-storm  its permissions changed by many processes; then wide again?
+  linear-work   page cache reads and requests: the kernel's own data TLB misses
   mm-selftests  the base's own selftests/mm: which tests do not end the same way
   kunit         the patched kernel's own KUnit suites
   maintenance   memory protected, unmapped, moved, shared, reused: for --referee
@@ -62,6 +65,7 @@ Examples:
   wideleaf lab run --job storm --seconds 600 --seed 7 --fs ext4 --extra storm
   wideleaf lab run --job storm --scenario collapse-truncate --variants pristine
   wideleaf lab run --job boot --referee
+  wideleaf lab run --job linear-map --memory 64G --append rodata=full
   wideleaf lab run --kernel pristine=old/Image,patched=new/Image
   wideleaf lab run --tree ~/linux --pristine v7.3 --patched my-branch
 
@@ -101,6 +105,10 @@ pub struct RunArgs {
     /// between [default: from pages:10, 1 % of all pages, to sweep]
     #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
     touch: Vec<String>,
+    /// Memory of the guest, in the jobs on the linear map [default: 2G, or what the
+    /// job needs]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    memory: Option<u64>,
     /// Memory that the benchmark's cgroup may use (memory.max)
     #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
     memory_limit: Option<u64>,
@@ -115,7 +123,8 @@ pub struct RunArgs {
     /// [default: page]
     #[arg(long)]
     stride: Option<Stride>,
-    /// Random calls [default: eight per stub]
+    /// Random calls [default: eight per stub]; reads and requests of the job
+    /// linear-work [20000]; rounds of each process in linear-storm [200]
     #[arg(long)]
     calls: Option<u64>,
     /// Seed of the random sequence [default: 1]
@@ -127,6 +136,10 @@ pub struct RunArgs {
     /// CPUs of the guest [default: 1, in the job storm 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: Option<u32>,
+    /// What an arm64 guest's CPUs say that they are: max, or bbm, whose kernels may
+    /// change the size of leaves live [default: max; bbm in jobs on the linear map]
+    #[arg(long, value_name = "MODEL")]
+    cpu_model: Option<CpuModel>,
     /// Seconds that the job storm lasts [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
     seconds: Option<u32>,
@@ -219,6 +232,15 @@ pub struct RunArgs {
     pub(super) plugin: Option<PathBuf>,
 }
 
+/// At least what a kernel boots with.
+fn memory(text: &str) -> Result<u64> {
+    let bytes = wideleaf_size::parse(text).map_err(anyhow::Error::msg)?;
+    if bytes < 512 << 20 || !bytes.is_multiple_of(1 << 20) {
+        bail!("{text}: write a multiple of 1M from 512M on, such as 64G");
+    }
+    Ok(bytes)
+}
+
 fn variant(text: &str) -> Result<Variant> {
     Ok(text.parse()?)
 }
@@ -307,6 +329,7 @@ impl RunArgs {
             (Setting::Size, self.size.is_some()),
             (Setting::Sizes, !self.sizes.is_empty()),
             (Setting::Touch, !self.touch.is_empty()),
+            (Setting::Memory, self.memory.is_some()),
             (Setting::MemoryLimit, self.memory_limit.is_some()),
             (Setting::FreeMemory, self.free_memory.is_some()),
             (Setting::Fragmented, self.fragmented),
@@ -320,6 +343,7 @@ impl RunArgs {
             (Setting::Tests, self.tests.is_some()),
             (Setting::Without, self.without.is_some()),
             (Setting::Cpus, self.cpus.is_some()),
+            (Setting::CpuModel, self.cpu_model.is_some()),
             (Setting::Seconds, self.seconds.is_some()),
             (Setting::Scenario, self.scenario.is_some()),
         ]
@@ -425,6 +449,7 @@ impl RunArgs {
             size: self.size.unwrap_or(usual.size),
             sizes: given(&self.sizes).unwrap_or(usual.sizes),
             patterns: given(&self.touch).unwrap_or(usual.patterns),
+            memory: self.memory,
             memory_limit: self.memory_limit,
             free_memory: self.free_memory,
             fragmented: self.fragmented,
@@ -435,6 +460,7 @@ impl RunArgs {
             programs: self.programs.clone(),
             aligned: self.align,
             cpus: self.cpus.unwrap_or(usual.cpus),
+            cpu_model: self.cpu_model.unwrap_or(usual.cpu_model),
             seconds: self.seconds.unwrap_or(usual.seconds),
             scenario: self.scenario.unwrap_or(usual.scenario),
             extras: self.extra.clone(),

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel's linear map: by which leaves it maps memory, as the kernel tells and as the plugin
+//! sees.
+
+use crate::marker;
+use crate::protocol::{LinearMoment, LinearReport, Outcome};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+use wideleaf_procmap::linear;
+
+/// The addresses that a linear map can have: on arm64 the lower half of the kernel's, from what
+/// 52 bits reach to what 48 bits end with (arch/arm64/include/asm/memory.h, `_PAGE_END`); on
+/// x86-64 with four levels as Documentation/arch/x86/x86_64/mm.rst has it.
+#[cfg(target_arch = "aarch64")]
+const ADDRESSES: (u64, u64) = (0xfff0_0000_0000_0000, 0xffff_8000_0000_0000);
+#[cfg(target_arch = "x86_64")]
+const ADDRESSES: (u64, u64) = (0xffff_8880_0000_0000, 0xffff_c880_0000_0000);
+
+/// For how long the map must not have changed to be at rest, and after how long it is looked at
+/// whatever it does.
+const REST: Duration = Duration::from_secs(3);
+const RESTLESS: Duration = Duration::from_secs(60);
+
+/// The map as it is once the kernel has made it as wide as it can after boot.
+pub fn look() -> Outcome {
+    let mut report = LinearReport::default();
+    rest();
+    take(&mut report, "boot");
+    Outcome::Linear(report)
+}
+
+/// Waits until the map changes no more, on kernels that make it wider and tell of it: some begin
+/// with pages, and widen them after boot.
+pub fn rest() {
+    if !events().keys().any(|name| name.ends_with("collapses")) {
+        return;
+    }
+    let begun = Instant::now();
+    let (mut was, mut since) = (leaves(), begun);
+    while since.elapsed() < REST && begun.elapsed() < RESTLESS {
+        std::thread::sleep(Duration::from_millis(250));
+        let now = leaves();
+        if now != was {
+            (was, since) = (now, Instant::now());
+        }
+    }
+}
+
+/// Adds what the map is now.
+pub fn take(report: &mut LinearReport, name: &str) {
+    let id = report.moments.len() as u64 + 1;
+    let (start, end) = ADDRESSES;
+    marker::coverage(start, end - start, id);
+    report.moments.push(LinearMoment {
+        name: name.into(),
+        leaves: leaves(),
+        table_bytes: linear::table_bytes(&meminfo()),
+        events: events(),
+    });
+}
+
+/// Bytes by leaf.
+pub fn leaves() -> BTreeMap<String, u64> {
+    linear::leaves(&meminfo())
+}
+
+fn meminfo() -> String {
+    fs::read_to_string("/proc/meminfo").unwrap_or_default()
+}
+
+/// How often the kernel changed leaves of the map, by what it calls that.
+pub fn events() -> BTreeMap<String, u64> {
+    linear::events(&fs::read_to_string("/proc/vmstat").unwrap_or_default())
+}
+
+/// How many of `boot`'s bytes `now` maps by narrower leaves than `boot` did.
+pub fn narrower(boot: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>) -> u64 {
+    let at_least = |leaves: &BTreeMap<String, u64>, limit: u64| -> u64 {
+        let wide = |leaf: &&String| wideleaf_size::parse(leaf).is_ok_and(|size| size >= limit);
+        let wide = leaves.iter().filter(|(leaf, _)| wide(leaf));
+        wide.map(|(_, bytes)| bytes).sum()
+    };
+    let sizes = boot
+        .keys()
+        .filter_map(|leaf| wideleaf_size::parse(leaf).ok());
+    let lost = sizes.map(|size| at_least(boot, size).saturating_sub(at_least(now, size)));
+    lost.max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(list: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        list.iter()
+            .map(|(leaf, bytes)| (leaf.to_string(), *bytes))
+            .collect()
+    }
+
+    #[test]
+    fn what_became_narrower_is_counted_once() {
+        let boot = leaves(&[("4K", 10), ("2M", 100), ("1G", 1000)]);
+        assert_eq!(narrower(&boot, &boot), 0);
+        assert_eq!(narrower(&boot, &leaves(&[("4K", 1110)])), 1100);
+        assert_eq!(narrower(&boot, &leaves(&[("4K", 110), ("1G", 1000)])), 100);
+        assert_eq!(narrower(&boot, &leaves(&[("4K", 10), ("2M", 1100)])), 1000);
+        // Wider is no loss.
+        assert_eq!(narrower(&boot, &leaves(&[("1G", 1110)])), 0);
+    }
+}

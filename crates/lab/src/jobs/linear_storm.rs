@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Permissions of the linear map change in many processes at once, then it is to be wide again.
+
+use super::linear_map::{VARIANTS, idle, leaves, memory, put, rows};
+use crate::job::Job;
+use crate::options::{CpuModel, Options, Setting};
+use crate::results::figures::Figures;
+use crate::results::row::Row;
+use crate::results::{BootResult, Comparison, Verdict};
+use wideleaf_guest::linear_narrower;
+use wideleaf_guest::protocol::{LinearStormOptions, Task};
+use wideleaf_kbuild::Variant;
+
+/// CPUs of its guest unless told.
+const CPUS: u32 = 4;
+
+/// Rounds of each process that changes permissions, unless told.
+const ROUNDS: u64 = 200;
+
+/// Seconds of the guest's clock that the map may take to become wide again.
+const SETTLE_S: u32 = 30;
+
+/// Memory that its processes use at most, whatever the guest has.
+const USED: u64 = 3 << 30;
+
+/// The fragment whose kernels can make allocations fail.
+const INJECTING: &str = "storm";
+
+/// Share of the bytes that must be mapped as widely as at boot.
+const KEPT: f64 = 0.999;
+
+/// The job.
+#[derive(Debug)]
+pub struct LinearStorm;
+
+impl Job for LinearStorm {
+    fn name(&self) -> String {
+        "linear-storm".into()
+    }
+
+    fn about(&self) -> &'static str {
+        "secret memory and filters come and go: no byte lost, the linear map wide again"
+    }
+
+    fn variants(&self) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        &[Setting::Memory, Setting::Calls, Setting::Seed]
+    }
+
+    fn defaults(&self, options: &mut Options) {
+        options.cpus = CPUS;
+        options.cpu_model = CpuModel::Bbm;
+    }
+
+    fn fragments(&self) -> &'static [&'static str] {
+        &["linear"]
+    }
+
+    fn time_limit_s(&self) -> u32 {
+        600
+    }
+
+    fn memory(&self, options: &Options) -> u64 {
+        options.memory.unwrap_or(1 << 30)
+    }
+
+    fn memory_used(&self, options: &Options) -> u64 {
+        let memory = self.memory(options);
+        memory.min(idle(memory) + USED)
+    }
+
+    fn task(&self, options: &Options) -> Task {
+        Task::LinearStorm(LinearStormOptions {
+            rounds: options.calls.unwrap_or(ROUNDS),
+            seed: options.seed,
+            settle_s: SETTLE_S,
+            fail_allocations: options.extras.iter().any(|extra| extra == INJECTING),
+        })
+    }
+
+    fn figures(&self, run: &BootResult, figures: &mut Figures) {
+        put(run, figures);
+    }
+
+    /// Of kernels that collapse, where the tables were seen or the kernel tells.
+    fn verdicts(&self, comparison: &Comparison) -> Vec<Verdict> {
+        let collapses = |variant| matches!(variant, Variant::LinearMap | Variant::Both);
+        let runs = comparison.runs.iter().filter(|run| collapses(run.variant));
+        let judge = |run: &BootResult| Verdict {
+            expectation: format!("{}: linear map as wide as at boot >=99.9%", run.variant),
+            comparison: comparison.machine(),
+            measured: kept(run),
+            passed: kept(run).is_some_and(|kept| kept >= KEPT),
+        };
+        runs.map(judge).collect()
+    }
+
+    fn title(&self, comparison: &Comparison) -> String {
+        let Options { cpus, seed, .. } = &comparison.options;
+        let memory = memory(comparison);
+        format!("linear-storm: {cpus} CPUs, seed {seed}, {memory} of memory,")
+    }
+
+    fn rows(&self, comparison: &Comparison) -> Vec<Row> {
+        let mut rows = rows(comparison);
+        rows.push(Row::text(
+            comparison,
+            "settled",
+            "as wide as at boot",
+            |run| kept(run).map_or("-".into(), |kept| format!("{:.3}%", 100.0 * kept)),
+        ));
+        rows
+    }
+}
+
+/// Share of the bytes that are mapped at least as widely as at boot, in the end.
+fn kept(run: &BootResult) -> Option<f64> {
+    let (boot, settled) = (leaves(run, 0), leaves(run, 2));
+    let all: u64 = boot.values().sum();
+    let lost = linear_narrower(&boot, &settled);
+    (all > 0).then(|| 1.0 - lost as f64 / all as f64)
+}
