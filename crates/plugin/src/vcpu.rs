@@ -124,7 +124,8 @@ impl Vcpu {
         if let Some(watch) = &plugin.referee
             && *self.core.mmu() != mmu
         {
-            watch.set_registers(self.index, mmu, self.core.mem());
+            self.watched
+                .registers(watch, self.index, mmu, self.core.mem());
         }
         self.core.set_mmu(mmu);
         if let Some(op) = self.switch.take() {

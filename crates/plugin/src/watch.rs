@@ -33,17 +33,22 @@ pub struct Watch {
     referee: Mutex<Referee>,
     /// Accesses are of no interest; kept beside, to be asked without the lock.
     quiet: AtomicBool,
+    /// Loads from page tables are of interest.
+    loads: AtomicBool,
 }
 
 /// The most that one DC ZVA zeroes: DCZID_EL0.BS is at most 9, 2K.
 const ZVA: u64 = 2048;
 
 impl Watch {
-    /// For `cpus` vCPUs that promise FEAT_BBM of level `bbm`.
-    pub fn new(cpus: usize, bbm: u8, arch: Arch) -> Self {
+    /// For `cpus` vCPUs that promise FEAT_BBM of level `bbm`. `strict`:
+    /// [`Referee::strict`].
+    pub fn new(cpus: usize, bbm: u8, arch: Arch, strict: bool) -> Self {
+        let referee = Referee::new(cpus, bbm, arch == Arch::X86_64);
         Watch {
-            referee: Mutex::new(Referee::new(cpus, bbm, arch == Arch::X86_64)),
+            referee: Mutex::new(if strict { referee.strict() } else { referee }),
             quiet: AtomicBool::new(true),
+            loads: AtomicBool::new(false),
         }
     }
 
@@ -55,19 +60,19 @@ impl Watch {
     fn tell<T>(&self, f: impl FnOnce(&mut Referee) -> T) -> T {
         let mut referee = self.lock();
         let result = f(&mut referee);
-        self.quiet.store(referee.is_quiet(), Relaxed);
+        self.note(&referee);
         result
+    }
+
+    fn note(&self, referee: &Referee) {
+        self.quiet.store(referee.is_quiet(), Relaxed);
+        self.loads.store(referee.wants_loads(), Relaxed);
     }
 
     /// Is no access of interest at the moment?
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.quiet.load(Relaxed)
-    }
-
-    /// New translation registers.
-    pub fn set_registers(&self, cpu: u32, mmu: Mmu, mem: &&'static Ram) {
-        self.tell(|r| r.set_registers(cpu as usize, mmu, mem));
     }
 
     /// A TLB invalidation.
@@ -109,6 +114,12 @@ impl Watched {
             pc,
             task: self.current,
         }
+    }
+
+    /// New translation registers.
+    pub fn registers(&self, watch: &Watch, cpu: u32, mmu: Mmu, mem: &&'static Ram) {
+        let at = self.at(cpu, self.pc);
+        watch.tell(|r| r.set_registers(at, mmu, mem));
     }
 
     /// x86: the kernel runs on this stack. Linux changes entries on those of
@@ -172,10 +183,15 @@ impl Watched {
             let at = self.at(cpu, pc);
             self.look(watch, core, at, va, access, user);
         }
-        if !store || user {
+        if user || !(store || watch.loads.load(Relaxed)) {
             return;
         }
-        if let Some(pa) = ffi::ram_address(info, va) {
+        let Some(pa) = ffi::ram_address(info, va) else {
+            return;
+        };
+        if !store {
+            watch.loaded(cpu, pa);
+        } else {
             // SAFETY: info is QEMU's own.
             let len = 1 << unsafe { sys::qemu_plugin_mem_size_shift(info) };
             let at = self.at(cpu, pc);
@@ -252,12 +268,19 @@ impl Watched {
 }
 
 impl Watch {
+    fn loaded(&self, cpu: u32, pa: u64) {
+        let mut referee = self.lock();
+        if referee.is_table(pa) {
+            referee.loaded(cpu as usize, pa);
+        }
+    }
+
     fn stored(&self, at: At, pa: u64, len: u64, mem: &&'static Ram) {
         let mut referee = self.lock();
         // The last byte too: a store may begin before a table.
         if referee.is_table(pa) || referee.is_table(pa + len - 1) {
             referee.stored(at, pa, len, mem);
-            self.quiet.store(referee.is_quiet(), Relaxed);
+            self.note(&referee);
         }
     }
 }

@@ -128,7 +128,8 @@ impl Referee {
     }
 
     /// Reports each access that the architecture lets go through an old
-    /// translation, in user space's half too, and at once: as litmus tests ask.
+    /// translation, or miss a new one, on any CPU, in user space's half too,
+    /// and at once: as litmus tests ask.
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.strict = true;
@@ -161,8 +162,9 @@ impl Referee {
         self.stale.is_empty() && self.cpus.iter().all(|c| c.fresh.is_empty())
     }
 
-    /// The translation registers of `cpu` have these values now.
-    pub fn set_registers(&mut self, cpu: usize, mmu: Mmu, mem: &impl PhysMem) {
+    /// The translation registers of CPU `at.cpu` have these values now.
+    pub fn set_registers(&mut self, at: At, mmu: Mmu, mem: &impl PhysMem) {
+        let cpu = at.cpu;
         self.cpus[cpu].mmu = Some(mmu);
         for high in [false, true] {
             if high && self.x86 {
@@ -170,6 +172,12 @@ impl Referee {
             }
             let found = format::root(&mmu, high);
             let id = found.map(|(base, shape)| self.root(&mmu, mem, base, shape));
+            if let Some(id) = id
+                && !high
+                && !self.x86
+            {
+                self.check_asid(at, id, mmu.asid());
+            }
             let slot = &mut self.cpus[cpu].roots[usize::from(high)];
             let before = std::mem::replace(slot, id);
             if before != id
@@ -185,6 +193,24 @@ impl Referee {
                     None => root.live.push((asid, 1 << cpu)),
                 }
             }
+        }
+    }
+
+    /// Do entries of other tables still go by the ASID that `id` has now? On
+    /// x86 a MOV to CR3 says itself whether it keeps them.
+    fn check_asid(&mut self, at: At, id: RootId, asid: u16) {
+        let held = |r: &Root| {
+            let mut live = r.live.iter();
+            live.any(|(a, cpus)| *a == asid && cpus >> at.cpu & 1 != 0)
+        };
+        let other = self.roots.iter().find(|(other, r)| {
+            **other != id && !r.shape.high && held(r) && !self.is_empty_table(**other)
+        });
+        if let (Some((_, old)), Some(new)) = (other, self.roots.get(&id))
+            && !self.is_empty_table(id)
+        {
+            let (old, new) = (Desc::Table(old.base), Desc::Table(new.base));
+            self.add(Kind::AsidReuse, 0, Some(asid), &old, &new, at, at);
         }
     }
 
@@ -259,6 +285,21 @@ impl Referee {
         self.changes(at, &changed, mem);
     }
 
+    /// Is a load from a table of interest at the moment?
+    pub fn wants_loads(&self) -> bool {
+        !self.x86 && self.stale.has_invisible()
+    }
+
+    /// `cpu` has read the entry at `pa`. Its DSBs count for what is stored
+    /// there from now on, as those of the CPU that stored it do.
+    pub fn loaded(&mut self, cpu: usize, pa: u64) {
+        for (va, shape, root) in self.tables.entries(pa) {
+            let mut scopes: Vec<Scope> = vec![Scope::Global, Scope::Kernel];
+            scopes.extend(self.scopes(root, va, false).into_iter().map(|(s, _)| s));
+            self.stale.seen(cpu, &scopes, va, shape.unit);
+        }
+    }
+
     /// `len` bytes at `pa` are about to be zeroed.
     pub fn zeroed(&mut self, at: At, pa: u64, len: u64, mem: &impl PhysMem) {
         let changed = self.tables.stored(pa, len, |_| Some(0));
@@ -326,15 +367,27 @@ impl Referee {
         if let Desc::Leaf(leaf) = &c.new {
             self.check_group(mmu, stored, c, leaf);
         }
-        // Whoever cannot be interrupted by a fault there minds: the kernel.
-        if (c.shape.high || self.strict) && c.old == Desc::Invalid {
-            self.cpus[c.at.cpu].fresh.push(Fresh {
-                va: c.va,
-                last: c.va | ((1 << c.shape.unit) - 1),
-                at: c.at,
-                new: c.new,
-                stored: false,
-            });
+        if c.old == Desc::Invalid {
+            self.fresh(c);
+        }
+    }
+
+    /// A new entry. Whoever cannot be interrupted by a fault there minds: the
+    /// kernel, on the CPU that made the entry; on others Linux makes up for
+    /// the fault (`is_spurious_el1_translation_fault()`).
+    fn fresh(&mut self, c: &Change) {
+        for (i, cpu) in self.cpus.iter_mut().enumerate() {
+            let own = i == c.at.cpu;
+            if self.strict || (own && c.shape.high) {
+                cpu.fresh.push(Fresh {
+                    va: c.va,
+                    last: c.va | ((1 << c.shape.unit) - 1),
+                    at: c.at,
+                    new: c.new,
+                    // Others wait for the store in their own way.
+                    stored: !own,
+                });
+            }
         }
     }
 
@@ -561,7 +614,9 @@ impl Referee {
         let fresh = &self.cpus[at.cpu].fresh;
         if let Some(f) = fresh.iter().find(|f| f.va <= va && va <= f.last) {
             let f = *f;
-            self.cpus[at.cpu].fresh.retain(|g| g.va != f.va);
+            if !self.strict {
+                self.cpus[at.cpu].fresh.retain(|g| g.va != f.va);
+            }
             let old = Desc::Invalid;
             self.add(Kind::Unsynchronised, va, None, &old, &f.new, f.at, at);
         }
@@ -684,6 +739,7 @@ fn record(
         level: format::level(mmu, shape.high, shape.unit),
         old,
         holders,
+        seen_by: 1 << c.at.cpu,
         visible: false,
         in_flight: Vec::new(),
         unsynchronised: 0,
@@ -701,6 +757,10 @@ fn first_va(shape: Shape) -> u64 {
 
 #[cfg(test)]
 mod litmus;
+#[cfg(test)]
+mod litmus_table;
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

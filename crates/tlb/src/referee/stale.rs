@@ -42,7 +42,10 @@ pub struct Record {
     pub old: Desc,
     /// CPUs that may hold it, a bit each.
     pub holders: u64,
-    /// A DSB stands between the store and now, so that a TLBI covers it.
+    /// CPUs that know of the store: the one that made it, and those that read
+    /// the entry since.
+    pub seen_by: u64,
+    /// One of these has had a DSB since, so that a TLBI covers it.
     pub visible: bool,
     /// Invalidations that are not complete: who made it, for which CPUs.
     pub in_flight: Vec<(usize, u64)>,
@@ -134,7 +137,7 @@ pub struct Stale {
     pub most: usize,
     /// Not remembered.
     pub forgotten: u64,
-    /// Those whose store no DSB followed, by CPU.
+    /// Those whose store no DSB followed, by CPU that knows of it.
     invisible: HashMap<usize, Vec<Key>>,
     /// Those whose maker has not returned to user space.
     open: HashMap<u64, Vec<Key>>,
@@ -263,10 +266,32 @@ impl Stale {
         });
         keys.dedup();
         if immediate {
+            // Nothing waits for barriers.
+            self.invisible.clear();
             return self.sweep(keys);
         }
         self.in_flight.entry(cpu).or_default().extend(keys);
         Vec::new()
+    }
+
+    /// Is there an old translation whose store no DSB has followed yet?
+    pub fn has_invisible(&self) -> bool {
+        !self.invisible.is_empty()
+    }
+
+    /// `cpu` has read the entry for `va`, of `1 << shift` bytes: it knows of
+    /// what was stored there, whoever stored it.
+    pub fn seen(&mut self, cpu: usize, scopes: &[Scope], va: u64, shift: u8) {
+        let mut keys = Vec::new();
+        self.overlapping(scopes, va, va | ((1 << shift) - 1), |r| {
+            if !r.visible && r.seen_by >> cpu & 1 == 0 {
+                r.seen_by |= 1 << cpu;
+                keys.push((r.scope, r.shift, r.va));
+            }
+        });
+        if !keys.is_empty() {
+            self.invisible.entry(cpu).or_default().extend(keys);
+        }
     }
 
     /// A DSB on `cpu` that orders stores: what it stored is visible. If
@@ -275,7 +300,7 @@ impl Stale {
     /// accesses need no context synchronisation. Returns what is over.
     pub fn barrier(&mut self, cpu: usize, completes: bool, shareable: bool) -> Vec<Record> {
         for key in self.invisible.remove(&cpu).unwrap_or_default() {
-            self.at(key, |r| r.visible |= r.at.cpu == cpu);
+            self.at(key, |r| r.visible |= r.seen_by >> cpu & 1 != 0);
         }
         if !completes {
             return Vec::new();
