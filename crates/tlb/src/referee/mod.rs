@@ -356,6 +356,7 @@ impl Referee {
         if let Desc::Table(child) = c.new
             && c.old != c.new
         {
+            self.check_moved(c, child);
             let way = Way { va: c.va, ..c.way };
             self.tables
                 .link(mmu, mem, child, format::next(mmu, c.shape), way);
@@ -389,6 +390,44 @@ impl Referee {
                 });
             }
         }
+    }
+
+    /// Does a table go to another address space while a TLB may still walk it
+    /// in the one that it was taken from? Within one, Linux moves tables first
+    /// and flushes then (`move_normal_pmd()`).
+    fn check_moved(&mut self, c: &Change, child: u64) {
+        let Some(table) = self.tables.get(child) else {
+            return;
+        };
+        let elsewhere = |w: &Way| w.removed && w.root != c.way.root;
+        if self.x86 || !table.ways.iter().all(elsewhere) {
+            return;
+        }
+        let ways = table.ways.clone();
+        let led = ways.into_iter().find_map(|w| self.led_to(w, child));
+        if let Some(r) = led {
+            self.report(Kind::TableReuse, c.va, &r, &c.new, c.at);
+        }
+    }
+
+    /// The old entry that led to the table at `base` on this way.
+    fn led_to(&mut self, way: Way, base: u64) -> Option<Record> {
+        let scopes = self.scopes(way.root, way.va, false);
+        let scopes: Vec<Scope> = scopes.into_iter().map(|(scope, _)| scope).collect();
+        let mut found = None;
+        self.stale.overlapping(&scopes, way.va, way.va, |r| {
+            if r.old == Desc::Table(base) && r.holders != 0 {
+                found.get_or_insert(r.clone());
+            }
+        });
+        found
+    }
+
+    /// Was the table at `base` taken out while a TLB may still walk it? Then
+    /// its memory must not be used for anything else.
+    pub fn is_walked(&self, base: u64) -> bool {
+        let table = self.tables.get(base);
+        table.is_some_and(|t| t.ways.iter().any(|w| w.removed))
     }
 
     fn change_in_removed(&mut self, c: &Change) {
