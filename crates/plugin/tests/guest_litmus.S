@@ -4,7 +4,7 @@
  * EL1, all in the lower half. The image is loaded at 0x40200000 with the MMU off.
  *
  *   0x40000000  1G block, identity: code, tables, flags
- *   0x80000000  what the tests map: x and y of one table, u of another
+ *   0x80000000  what the tests map: x and y of one table, u and v of another
  *
  * What each CPU does comes from litmus.rs (steps.inc) as calls of these macros.
  * CPUs take turns by a number in memory. They wait for it with plain loads: no
@@ -21,6 +21,7 @@
 	.equ	va_x, 0x80010000
 	.equ	va_y, 0x80011000
 	.equ	va_u, 0x80210000
+	.equ	va_v, 0x80211000
 	.equ	pte_x, L3 + 16 * 8
 	.equ	pte_y, L3 + 17 * 8
 	.equ	pte_u, U3 + 16 * 8
@@ -87,6 +88,10 @@
 	number	x0, va_\va
 \label:	str	x1, [x0]
 	.endm
+	.macro	step_fail va
+	number	x0, va_\va
+	ldr	x1, [x0]
+	.endm
 	.macro	step_flag
 	str	w10, [x21]
 	.endm
@@ -127,6 +132,10 @@
 	.macro	step_asidis asid
 	number	x0, \asid << 48
 	tlbi	aside1is, x0
+	.endm
+
+	.macro	step_allis
+	tlbi	vmalle1is
 	.endm
 
 	/* As at first: nothing is mapped, and no TLB holds anything. */

@@ -7,7 +7,7 @@
 mod litmus_table;
 mod machine;
 
-use litmus_table::{AGREED, DIFFERENT, Test, Verdict};
+use litmus_table::{AGREED, DIFFERENT, LISTED_LATER, Test, Verdict};
 use machine::{ARM64, Guest};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -125,10 +125,9 @@ fn the_referee_judges_a_guest_as_published() {
     if !LITMUS.tools_present() {
         return;
     }
-    let tests: Vec<Test> = AGREED
-        .into_iter()
-        .chain(DIFFERENT.map(|(test, _)| test))
-        .collect();
+    let mut tests: Vec<Test> = AGREED.into_iter().chain(LISTED_LATER).collect();
+    let agreed = tests.len();
+    tests.extend(DIFFERENT.map(|(test, _)| test));
     let spoken = spoken_of(&tests);
     let mut wrong = Vec::new();
     for (i, (name, _, _, verdict)) in tests.iter().enumerate() {
@@ -136,7 +135,7 @@ fn the_referee_judges_a_guest_as_published() {
         let agrees = speaks == (*verdict == Verdict::Allowed);
         let words = if speaks { "spoken of" } else { "silent" };
         println!("{name}: {verdict:?}, {words}");
-        if agrees != (i < AGREED.len()) {
+        if agrees != (i < agreed) {
             wrong.push(format!("{name}: {verdict:?}, {words}"));
         }
     }

@@ -100,7 +100,7 @@ impl Guest {
     pub fn command(&self, dir: &Path, plugin_args: &str) -> Command {
         let ram = dir.join("ram");
         let mut c = Command::new("timeout");
-        c.args(["60", self.qemu]).args(self.machine);
+        c.args(["180", self.qemu]).args(self.machine);
         c.args(["-m", "256M", "-display", "none", "-serial", "none"]);
         c.args(["-monitor", "none", "-no-reboot", "-object"]);
         c.arg(format!(

@@ -317,11 +317,13 @@ impl Referee {
             };
             let (shape, ways) = (table.shape, table.ways.clone());
             for way in ways {
+                let reach = self.reach(way);
                 let Some(table) = self.tables.get(stored.table) else {
                     break;
                 };
                 let change = Change {
                     at,
+                    reach,
                     way,
                     shape,
                     va: table.entry_va(way.va, stored.index),
@@ -332,6 +334,28 @@ impl Referee {
             }
             self.retire(stored, &mmu);
         }
+    }
+
+    /// The CPUs that may walk this way: all, or those that may still have an
+    /// entry that led to it.
+    fn reach(&mut self, way: Way) -> u64 {
+        if !way.removed {
+            return u64::MAX;
+        }
+        let scopes = self.own_scopes(way);
+        let mut cpus = 0;
+        self.stale.overlapping(&scopes, way.va, way.va, |r| {
+            if matches!(r.old, Desc::Table(_)) {
+                cpus |= r.holders;
+            }
+        });
+        cpus
+    }
+
+    /// The address spaces that entries for tables of this way hold in.
+    fn own_scopes(&self, way: Way) -> Vec<Scope> {
+        let scopes = self.scopes(way.root, way.va, false);
+        scopes.into_iter().map(|(scope, _)| scope).collect()
     }
 
     /// A root that nobody has installed and that became empty is none.
@@ -412,8 +436,7 @@ impl Referee {
 
     /// The old entry that led to the table at `base` on this way.
     fn led_to(&mut self, way: Way, base: u64) -> Option<Record> {
-        let scopes = self.scopes(way.root, way.va, false);
-        let scopes: Vec<Scope> = scopes.into_iter().map(|(scope, _)| scope).collect();
+        let scopes = self.own_scopes(way);
         let mut found = None;
         self.stale.overlapping(&scopes, way.va, way.va, |r| {
             if r.old == Desc::Table(base) && r.holders != 0 {
@@ -434,8 +457,7 @@ impl Referee {
         if self.x86 || c.new == Desc::Invalid || c.old != Desc::Invalid {
             return;
         }
-        let scopes = self.scopes(c.way.root, c.va, false);
-        let scopes: Vec<Scope> = scopes.into_iter().map(|(scope, _)| scope).collect();
+        let scopes = self.own_scopes(c.way);
         let mut before = None;
         self.stale.overlapping(&scopes, c.va, c.va, |r| {
             if matches!(r.old, Desc::Table(_)) && r.holders != 0 {
@@ -484,6 +506,7 @@ impl Referee {
         };
         // Tables are cached per address space, whatever their leaves are.
         for (scope, holders) in self.scopes(c.way.root, c.va, false) {
+            let holders = holders & c.reach;
             if holders != 0 {
                 kept = true;
                 self.stale
@@ -506,6 +529,7 @@ impl Referee {
             ..c.shape
         };
         for (scope, holders) in self.scopes(c.way.root, va, leaf.global) {
+            let holders = holders & c.reach;
             if holders != 0 {
                 let old = Desc::Leaf(*leaf);
                 self.stale
@@ -664,6 +688,13 @@ impl Referee {
     /// An access of `cpu` to `va` that faulted, by the tables as they are.
     pub fn faulted(&mut self, at: At, va: u64, access: Access, user: bool, mem: &impl PhysMem) {
         self.look(at, va, access, user, mem);
+        // Its walk has read the entry.
+        if self.wants_loads()
+            && let Some(mmu) = self.cpus[at.cpu].mmu
+            && let Some((_, _, pa)) = format::walk(&mmu, mem, va)
+        {
+            self.loaded(at.cpu, pa);
+        }
     }
 
     fn look(&mut self, at: At, va: u64, access: Access, user: bool, mem: &impl PhysMem) {
@@ -756,6 +787,8 @@ fn stale_use(r: &Record, now: &Desc, va: u64, needs: u8, strict: bool) -> Option
 struct Change {
     at: At,
     way: Way,
+    /// CPUs that may have cached the old entry.
+    reach: u64,
     shape: Shape,
     va: u64,
     old: Desc,
