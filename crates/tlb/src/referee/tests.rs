@@ -330,6 +330,14 @@ cases! {
         "0 set x a", "0 inv x; 0 dsb; 0 tlbi x; 0 dsb; 0 user; 0 fault x" => [];
     a_local_barrier_completes_the_local_part_only:
         "0 set x a", "0 inv x; 0 dsb; 0 tlbiis x; 0 dsbnsh; 0 user; 0 fault x; 1 fault x" => [StaleGrant];
+    whoever_read_the_entry_may_flush_it:
+        "0 set x a", "0 inv x; 1 load x; 1 dsb; 1 tlbiis x; 1 dsb; 0 user; 0 fault x" => [];
+    whoever_did_not_may_not:
+        "0 set x a", "0 inv x; 1 dsb; 1 tlbiis x; 1 dsb; 0 user; 0 fault x" => [StaleGrant];
+    whoever_read_it_too_late_may_not:
+        "0 set x a", "0 inv x; 1 dsb; 1 load x; 1 tlbiis x; 1 dsb; 0 user; 0 fault x" => [StaleGrant];
+    whoever_faults_has_read_it:
+        "0 set x a", "0 inv x; 1 fault x; 1 dsb; 1 tlbiis x; 1 dsb; 0 user; 0 fault x" => [];
     another_page_s_flush_does_not_help:
         "0 set x a", "0 inv x; 0 dsb; 0 tlbiis y; 0 dsb; 0 user; 0 fault x" => [StaleGrant];
     another_asid_s_flush_does_not_help:
@@ -451,6 +459,25 @@ fn a_cleared_table_is_forgotten_after_the_flush() {
     assert!(w.referee.is_quiet());
     w.run("0 link u");
     assert!(w.referee.is_table(U3));
+}
+
+#[test]
+fn a_flushed_table_is_not_walked_before_the_isb_either() {
+    let mut w = World::new(Referee::new(1, 0, false));
+    w.run("0 set u b; 0 unlink u; 0 dsb; 0 allis; 0 dsb; 0 set u c; 0 user; 0 fault u");
+    assert_eq!(w.findings().list, []);
+    assert!(w.referee.is_quiet());
+}
+
+#[test]
+fn loads_are_wanted_until_the_store_is_visible() {
+    let mut w = World::new(Referee::new(2, 0, false));
+    w.run("0 set x a; 0 dsb");
+    assert!(!w.referee.wants_loads());
+    w.run("0 inv x");
+    assert!(w.referee.wants_loads());
+    w.run("0 dsb");
+    assert!(!w.referee.wants_loads());
 }
 
 #[test]
