@@ -18,7 +18,7 @@
 use crate::ffi::{self, sys};
 use crate::ram::Ram;
 use crate::registers::Registers;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wideleaf_arch::Arch;
 use wideleaf_tlb::insn_arm64::Event;
@@ -31,8 +31,9 @@ use wideleaf_tlb::walk::Walk;
 /// The referee, shared by all vCPUs.
 pub struct Watch {
     referee: Mutex<Referee>,
-    /// Accesses are of no interest; kept beside, to be asked without the lock.
-    quiet: AtomicBool,
+    /// CPUs whose accesses are of interest, a bit each; kept beside, to be asked
+    /// without the lock.
+    busy: AtomicU64,
     /// Loads from page tables are of interest.
     loads: AtomicBool,
 }
@@ -47,7 +48,7 @@ impl Watch {
         let referee = Referee::new(cpus, bbm, arch == Arch::X86_64);
         Watch {
             referee: Mutex::new(if strict { referee.strict() } else { referee }),
-            quiet: AtomicBool::new(true),
+            busy: AtomicU64::new(0),
             loads: AtomicBool::new(false),
         }
     }
@@ -65,14 +66,14 @@ impl Watch {
     }
 
     fn note(&self, referee: &Referee) {
-        self.quiet.store(referee.is_quiet(), Relaxed);
+        self.busy.store(referee.busy(), Relaxed);
         self.loads.store(referee.wants_loads(), Relaxed);
     }
 
-    /// Is no access of interest at the moment?
+    /// Is no access of `cpu` of interest at the moment?
     #[inline]
-    pub fn is_quiet(&self) -> bool {
-        self.quiet.load(Relaxed)
+    pub fn is_quiet(&self, cpu: u32) -> bool {
+        self.busy.load(Relaxed) >> cpu & 1 == 0
     }
 
     /// A TLB invalidation.
@@ -147,7 +148,7 @@ impl Watched {
         if user && before == Mode::Kernel {
             watch.tell(|r| r.enter_user(cpu as usize, at.task));
         }
-        if !watch.is_quiet() {
+        if !watch.is_quiet(cpu) {
             self.look(watch, core, at, pc, Access::Fetch, user);
         }
     }
@@ -178,7 +179,7 @@ impl Watched {
         self.settle(watch, cpu, core);
         // SAFETY: info is QEMU's own.
         let store = unsafe { sys::qemu_plugin_mem_is_store(info) };
-        if !watch.is_quiet() {
+        if !watch.is_quiet(cpu) {
             let access = if store { Access::Write } else { Access::Read };
             let at = self.at(cpu, pc);
             self.look(watch, core, at, va, access, user);
@@ -236,7 +237,7 @@ impl Watched {
                     self.current = value;
                 }
             }
-            Event::FaultAddress if !watch.is_quiet() => {
+            Event::FaultAddress if !watch.is_quiet(cpu) || watch.loads.load(Relaxed) => {
                 if let Some(fault) = registers.fault() {
                     self.fault(watch, cpu, core, fault);
                 }

@@ -157,9 +157,16 @@ impl Referee {
         self.stale.may_concern(va, asid) || !self.cpus[cpu].fresh.is_empty()
     }
 
-    /// Is no access of interest at the moment?
-    pub fn is_quiet(&self) -> bool {
-        self.stale.is_empty() && self.cpus.iter().all(|c| c.fresh.is_empty())
+    /// Is no access of `cpu` of interest at the moment? On x86 a CPU that has
+    /// nothing to do keeps old translations for long; others need not mind.
+    pub fn is_quiet(&self, cpu: usize) -> bool {
+        self.stale.spares(cpu) && self.cpus[cpu].fresh.is_empty()
+    }
+
+    /// The CPUs whose accesses are of interest, a bit each.
+    pub fn busy(&self) -> u64 {
+        let busy = (0..self.cpus.len()).filter(|cpu| !self.is_quiet(*cpu));
+        busy.fold(0, |all, cpu| all | 1 << cpu)
     }
 
     /// The translation registers of CPU `at.cpu` have these values now.

@@ -222,3 +222,16 @@ cases! {
         true, "0 cr3 u 9 keep; 0 cr3 a 1 keep; 0 map a x p; 0 unmap a x; 0 invlpg x; 0 cr3 u 9; \
                0 user; 0 read x" => [];
 }
+
+#[test]
+fn a_lazy_cpu_does_not_keep_the_others_busy() {
+    let mut world = World::new(false);
+    for line in ["0 map a x p", "0 unmap a x"] {
+        world.step(line);
+    }
+    assert_eq!(world.referee.busy(), 0b11);
+    world.step("0 invlpg x");
+    assert_eq!(world.referee.busy(), 0b10);
+    world.step("1 invlpg x");
+    assert_eq!(world.referee.busy(), 0);
+}
