@@ -17,12 +17,24 @@ pub struct Args {
     /// Where the report goes.
     pub out: PathBuf,
     /// Whether the referee looks on.
-    pub referee: bool,
+    pub referee: Referee,
     /// Whether vCPUs run in turn in one thread, if there are several.
     pub turns: bool,
 }
 
-const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on, turns=on";
+/// Whether the referee looks on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Referee {
+    /// It does not.
+    Off,
+    /// It does, for a kernel.
+    On,
+    /// It reports each access that could be stale, and at once: for litmus
+    /// tests.
+    Strict,
+}
+
+const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, turns=on";
 
 /// Parses `args`, of the form `name=value`.
 ///
@@ -31,7 +43,7 @@ const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and o
 /// A sentence that names the argument, its value and what would be right.
 pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args, String> {
     let (mut profile, mut ram, mut out) = (None, None, None);
-    let (mut referee, mut turns) = (false, false);
+    let (mut referee, mut turns) = (Referee::Off, false);
     let mut ram_base = match arch {
         Arch::Arm64 => 0x4000_0000,
         Arch::X86_64 => 0,
@@ -45,7 +57,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
             "ram" => ram = Some(PathBuf::from(value)),
             "out" => out = Some(PathBuf::from(value)),
             "ram_base" => ram_base = address(value)?,
-            "referee" => referee = on_or_off(name, value)?,
+            "referee" => referee = referee_of(value)?,
             "turns" => turns = on_or_off(name, value)?,
             _ => return Err(format!("argument {name:?} is not known; {USAGE}")),
         }
@@ -62,6 +74,15 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
         referee,
         turns,
     })
+}
+
+fn referee_of(value: &str) -> Result<Referee, String> {
+    match value {
+        "off" => Ok(Referee::Off),
+        "on" => Ok(Referee::On),
+        "strict" => Ok(Referee::Strict),
+        _ => Err(format!("referee={value}: expected on, off or strict")),
+    }
 }
 
 fn on_or_off(name: &str, value: &str) -> Result<bool, String> {
@@ -133,7 +154,12 @@ mod tests {
         let e = error(Arch::Arm64, &["speed=11"]);
         assert!(e.contains("speed") && e.contains("ram_base="), "{e}");
         let e = error(Arch::Arm64, &["referee=yes"]);
-        assert!(e.contains("referee=yes") && e.contains("on or off"), "{e}");
+        assert!(
+            e.contains("referee=yes") && e.contains("on, off or strict"),
+            "{e}"
+        );
+        let e = error(Arch::Arm64, &["turns=yes"]);
+        assert!(e.contains("turns=yes") && e.contains("on or off"), "{e}");
         let e = error(Arch::Arm64, &["fast"]);
         assert!(e.contains("\"fast\""), "{e}");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What exists once, whatever the number of vCPUs.
 
-use crate::args::Args;
+use crate::args::{Args, Referee};
 use crate::disk::{Access, Disks};
 use crate::event::{Event, Mail};
 use crate::ffi::sys;
@@ -63,10 +63,15 @@ impl Plugin {
         vcpus: i32,
         board: *mut sys::qemu_plugin_scoreboard,
     ) -> Self {
-        let (watching, bbm) = (args.referee, args.profile.bbm);
+        let watch = |strict| Watch::new(vcpus.max(1) as usize, args.profile.bbm, arch, strict);
+        let referee = match args.referee {
+            Referee::Off => None,
+            Referee::On => Some(watch(false)),
+            Referee::Strict => Some(watch(true)),
+        };
         let in_turn = args.turns && vcpus > 1;
         Self {
-            referee: watching.then(|| Watch::new(vcpus.max(1) as usize, bbm, arch)),
+            referee,
             args,
             arch,
             smp: vcpus > 1,

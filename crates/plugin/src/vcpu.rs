@@ -94,7 +94,10 @@ impl Vcpu {
         // A page that could not be translated is tried again each time.
         let usable = page != ALWAYS
             && self.core.last_is_usable(Side::Instruction)
-            && plugin.referee.as_ref().is_none_or(Watch::is_quiet);
+            && plugin
+                .referee
+                .as_ref()
+                .is_none_or(|w| w.is_quiet(self.index));
         plugin.inline(self.index).page = if usable { page } else { NO_PAGE };
     }
 
@@ -124,7 +127,8 @@ impl Vcpu {
         if let Some(watch) = &plugin.referee
             && *self.core.mmu() != mmu
         {
-            watch.set_registers(self.index, mmu, self.core.mem());
+            self.watched
+                .registers(watch, self.index, mmu, self.core.mem());
         }
         self.core.set_mmu(mmu);
         if let Some(op) = self.switch.take() {

@@ -18,7 +18,7 @@
 use crate::ffi::{self, sys};
 use crate::ram::Ram;
 use crate::registers::Registers;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wideleaf_arch::Arch;
 use wideleaf_tlb::insn_arm64::Event;
@@ -31,19 +31,25 @@ use wideleaf_tlb::walk::Walk;
 /// The referee, shared by all vCPUs.
 pub struct Watch {
     referee: Mutex<Referee>,
-    /// Accesses are of no interest; kept beside, to be asked without the lock.
-    quiet: AtomicBool,
+    /// CPUs whose accesses are of interest, a bit each; kept beside, to be asked
+    /// without the lock.
+    busy: AtomicU64,
+    /// Loads from page tables are of interest.
+    loads: AtomicBool,
 }
 
 /// The most that one DC ZVA zeroes: DCZID_EL0.BS is at most 9, 2K.
 const ZVA: u64 = 2048;
 
 impl Watch {
-    /// For `cpus` vCPUs that promise FEAT_BBM of level `bbm`.
-    pub fn new(cpus: usize, bbm: u8, arch: Arch) -> Self {
+    /// For `cpus` vCPUs that promise FEAT_BBM of level `bbm`. `strict`:
+    /// [`Referee::strict`].
+    pub fn new(cpus: usize, bbm: u8, arch: Arch, strict: bool) -> Self {
+        let referee = Referee::new(cpus, bbm, arch == Arch::X86_64);
         Watch {
-            referee: Mutex::new(Referee::new(cpus, bbm, arch == Arch::X86_64)),
-            quiet: AtomicBool::new(true),
+            referee: Mutex::new(if strict { referee.strict() } else { referee }),
+            busy: AtomicU64::new(0),
+            loads: AtomicBool::new(false),
         }
     }
 
@@ -55,19 +61,19 @@ impl Watch {
     fn tell<T>(&self, f: impl FnOnce(&mut Referee) -> T) -> T {
         let mut referee = self.lock();
         let result = f(&mut referee);
-        self.quiet.store(referee.is_quiet(), Relaxed);
+        self.note(&referee);
         result
     }
 
-    /// Is no access of interest at the moment?
-    #[inline]
-    pub fn is_quiet(&self) -> bool {
-        self.quiet.load(Relaxed)
+    fn note(&self, referee: &Referee) {
+        self.busy.store(referee.busy(), Relaxed);
+        self.loads.store(referee.wants_loads(), Relaxed);
     }
 
-    /// New translation registers.
-    pub fn set_registers(&self, cpu: u32, mmu: Mmu, mem: &&'static Ram) {
-        self.tell(|r| r.set_registers(cpu as usize, mmu, mem));
+    /// Is no access of `cpu` of interest at the moment?
+    #[inline]
+    pub fn is_quiet(&self, cpu: u32) -> bool {
+        self.busy.load(Relaxed) >> cpu & 1 == 0
     }
 
     /// A TLB invalidation.
@@ -111,6 +117,12 @@ impl Watched {
         }
     }
 
+    /// New translation registers.
+    pub fn registers(&self, watch: &Watch, cpu: u32, mmu: Mmu, mem: &&'static Ram) {
+        let at = self.at(cpu, self.pc);
+        watch.tell(|r| r.set_registers(at, mmu, mem));
+    }
+
     /// x86: the kernel runs on this stack. Linux changes entries on those of
     /// tasks, which are aligned to their size, and goes back to user space by
     /// way of a small one of the CPU's (`cpu_entry_area`).
@@ -136,7 +148,7 @@ impl Watched {
         if user && before == Mode::Kernel {
             watch.tell(|r| r.enter_user(cpu as usize, at.task));
         }
-        if !watch.is_quiet() {
+        if !watch.is_quiet(cpu) {
             self.look(watch, core, at, pc, Access::Fetch, user);
         }
     }
@@ -167,15 +179,20 @@ impl Watched {
         self.settle(watch, cpu, core);
         // SAFETY: info is QEMU's own.
         let store = unsafe { sys::qemu_plugin_mem_is_store(info) };
-        if !watch.is_quiet() {
+        if !watch.is_quiet(cpu) {
             let access = if store { Access::Write } else { Access::Read };
             let at = self.at(cpu, pc);
             self.look(watch, core, at, va, access, user);
         }
-        if !store || user {
+        if user || !(store || watch.loads.load(Relaxed)) {
             return;
         }
-        if let Some(pa) = ffi::ram_address(info, va) {
+        let Some(pa) = ffi::ram_address(info, va) else {
+            return;
+        };
+        if !store {
+            watch.loaded(cpu, pa);
+        } else {
             // SAFETY: info is QEMU's own.
             let len = 1 << unsafe { sys::qemu_plugin_mem_size_shift(info) };
             let at = self.at(cpu, pc);
@@ -220,7 +237,7 @@ impl Watched {
                     self.current = value;
                 }
             }
-            Event::FaultAddress if !watch.is_quiet() => {
+            Event::FaultAddress if !watch.is_quiet(cpu) || watch.loads.load(Relaxed) => {
                 if let Some(fault) = registers.fault() {
                     self.fault(watch, cpu, core, fault);
                 }
@@ -252,12 +269,19 @@ impl Watched {
 }
 
 impl Watch {
+    fn loaded(&self, cpu: u32, pa: u64) {
+        let mut referee = self.lock();
+        if referee.is_table(pa) {
+            referee.loaded(cpu as usize, pa);
+        }
+    }
+
     fn stored(&self, at: At, pa: u64, len: u64, mem: &&'static Ram) {
         let mut referee = self.lock();
         // The last byte too: a store may begin before a table.
         if referee.is_table(pa) || referee.is_table(pa + len - 1) {
             referee.stored(at, pa, len, mem);
-            self.quiet.store(referee.is_quiet(), Relaxed);
+            self.note(&referee);
         }
     }
 }

@@ -27,6 +27,9 @@ pub enum Kind {
     TableReuse,
     /// A new kernel entry was used before the barriers that make it visible.
     Unsynchronised,
+    /// Page tables were put to use under an ASID by which a TLB may still hold
+    /// entries of others.
+    AsidReuse,
 }
 
 impl Kind {
@@ -41,6 +44,7 @@ impl Kind {
             Kind::Contiguous => "contiguous",
             Kind::TableReuse => "table-reuse",
             Kind::Unsynchronised => "unsynchronised",
+            Kind::AsidReuse => "asid-reuse",
         }
     }
 }
@@ -186,7 +190,7 @@ mod tests {
 
     #[test]
     fn kinds_are_called_the_same_everywhere() {
-        for kind in [Kind::StaleTranslation, Kind::NoBreak, Kind::Unsynchronised] {
+        for kind in [Kind::StaleTranslation, Kind::NoBreak, Kind::AsidReuse] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

@@ -128,7 +128,8 @@ impl Referee {
     }
 
     /// Reports each access that the architecture lets go through an old
-    /// translation, in user space's half too, and at once: as litmus tests ask.
+    /// translation, or miss a new one, on any CPU, in user space's half too,
+    /// and at once: as litmus tests ask.
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.strict = true;
@@ -156,13 +157,21 @@ impl Referee {
         self.stale.may_concern(va, asid) || !self.cpus[cpu].fresh.is_empty()
     }
 
-    /// Is no access of interest at the moment?
-    pub fn is_quiet(&self) -> bool {
-        self.stale.is_empty() && self.cpus.iter().all(|c| c.fresh.is_empty())
+    /// Is no access of `cpu` of interest at the moment? On x86 a CPU that has
+    /// nothing to do keeps old translations for long; others need not mind.
+    pub fn is_quiet(&self, cpu: usize) -> bool {
+        self.stale.spares(cpu) && self.cpus[cpu].fresh.is_empty()
     }
 
-    /// The translation registers of `cpu` have these values now.
-    pub fn set_registers(&mut self, cpu: usize, mmu: Mmu, mem: &impl PhysMem) {
+    /// The CPUs whose accesses are of interest, a bit each.
+    pub fn busy(&self) -> u64 {
+        let busy = (0..self.cpus.len()).filter(|cpu| !self.is_quiet(*cpu));
+        busy.fold(0, |all, cpu| all | 1 << cpu)
+    }
+
+    /// The translation registers of CPU `at.cpu` have these values now.
+    pub fn set_registers(&mut self, at: At, mmu: Mmu, mem: &impl PhysMem) {
+        let cpu = at.cpu;
         self.cpus[cpu].mmu = Some(mmu);
         for high in [false, true] {
             if high && self.x86 {
@@ -170,6 +179,12 @@ impl Referee {
             }
             let found = format::root(&mmu, high);
             let id = found.map(|(base, shape)| self.root(&mmu, mem, base, shape));
+            if let Some(id) = id
+                && !high
+                && !self.x86
+            {
+                self.check_asid(at, id, mmu.asid());
+            }
             let slot = &mut self.cpus[cpu].roots[usize::from(high)];
             let before = std::mem::replace(slot, id);
             if before != id
@@ -185,6 +200,24 @@ impl Referee {
                     None => root.live.push((asid, 1 << cpu)),
                 }
             }
+        }
+    }
+
+    /// Do entries of other tables still go by the ASID that `id` has now? On
+    /// x86 a MOV to CR3 says itself whether it keeps them.
+    fn check_asid(&mut self, at: At, id: RootId, asid: u16) {
+        let held = |r: &Root| {
+            let mut live = r.live.iter();
+            live.any(|(a, cpus)| *a == asid && cpus >> at.cpu & 1 != 0)
+        };
+        let other = self.roots.iter().find(|(other, r)| {
+            **other != id && !r.shape.high && held(r) && !self.is_empty_table(**other)
+        });
+        if let (Some((_, old)), Some(new)) = (other, self.roots.get(&id))
+            && !self.is_empty_table(id)
+        {
+            let (old, new) = (Desc::Table(old.base), Desc::Table(new.base));
+            self.add(Kind::AsidReuse, 0, Some(asid), &old, &new, at, at);
         }
     }
 
@@ -259,6 +292,21 @@ impl Referee {
         self.changes(at, &changed, mem);
     }
 
+    /// Is a load from a table of interest at the moment?
+    pub fn wants_loads(&self) -> bool {
+        !self.x86 && self.stale.has_invisible()
+    }
+
+    /// `cpu` has read the entry at `pa`. Its DSBs count for what is stored
+    /// there from now on, as those of the CPU that stored it do.
+    pub fn loaded(&mut self, cpu: usize, pa: u64) {
+        for (va, shape, root) in self.tables.entries(pa) {
+            let mut scopes: Vec<Scope> = vec![Scope::Global, Scope::Kernel];
+            scopes.extend(self.scopes(root, va, false).into_iter().map(|(s, _)| s));
+            self.stale.seen(cpu, &scopes, va, shape.unit);
+        }
+    }
+
     /// `len` bytes at `pa` are about to be zeroed.
     pub fn zeroed(&mut self, at: At, pa: u64, len: u64, mem: &impl PhysMem) {
         let changed = self.tables.stored(pa, len, |_| Some(0));
@@ -276,11 +324,13 @@ impl Referee {
             };
             let (shape, ways) = (table.shape, table.ways.clone());
             for way in ways {
+                let reach = self.reach(way);
                 let Some(table) = self.tables.get(stored.table) else {
                     break;
                 };
                 let change = Change {
                     at,
+                    reach,
                     way,
                     shape,
                     va: table.entry_va(way.va, stored.index),
@@ -291,6 +341,28 @@ impl Referee {
             }
             self.retire(stored, &mmu);
         }
+    }
+
+    /// The CPUs that may walk this way: all, or those that may still have an
+    /// entry that led to it.
+    fn reach(&mut self, way: Way) -> u64 {
+        if !way.removed {
+            return u64::MAX;
+        }
+        let scopes = self.own_scopes(way);
+        let mut cpus = 0;
+        self.stale.overlapping(&scopes, way.va, way.va, |r| {
+            if matches!(r.old, Desc::Table(_)) {
+                cpus |= r.holders;
+            }
+        });
+        cpus
+    }
+
+    /// The address spaces that entries for tables of this way hold in.
+    fn own_scopes(&self, way: Way) -> Vec<Scope> {
+        let scopes = self.scopes(way.root, way.va, false);
+        scopes.into_iter().map(|(scope, _)| scope).collect()
     }
 
     /// A root that nobody has installed and that became empty is none.
@@ -315,6 +387,7 @@ impl Referee {
         if let Desc::Table(child) = c.new
             && c.old != c.new
         {
+            self.check_moved(c, child);
             let way = Way { va: c.va, ..c.way };
             self.tables
                 .link(mmu, mem, child, format::next(mmu, c.shape), way);
@@ -326,24 +399,72 @@ impl Referee {
         if let Desc::Leaf(leaf) = &c.new {
             self.check_group(mmu, stored, c, leaf);
         }
-        // Whoever cannot be interrupted by a fault there minds: the kernel.
-        if (c.shape.high || self.strict) && c.old == Desc::Invalid {
-            self.cpus[c.at.cpu].fresh.push(Fresh {
-                va: c.va,
-                last: c.va | ((1 << c.shape.unit) - 1),
-                at: c.at,
-                new: c.new,
-                stored: false,
-            });
+        if c.old == Desc::Invalid {
+            self.fresh(c);
         }
+    }
+
+    /// A new entry. Whoever cannot be interrupted by a fault there minds: the
+    /// kernel, on the CPU that made the entry; on others Linux makes up for
+    /// the fault (`is_spurious_el1_translation_fault()`).
+    fn fresh(&mut self, c: &Change) {
+        for (i, cpu) in self.cpus.iter_mut().enumerate() {
+            let own = i == c.at.cpu;
+            if self.strict || (own && c.shape.high) {
+                cpu.fresh.push(Fresh {
+                    va: c.va,
+                    last: c.va | ((1 << c.shape.unit) - 1),
+                    at: c.at,
+                    new: c.new,
+                    // Others wait for the store in their own way.
+                    stored: !own,
+                });
+            }
+        }
+    }
+
+    /// Does a table go to another address space while a TLB may still walk it
+    /// in the one that it was taken from? Within one, Linux moves tables first
+    /// and flushes then (`move_normal_pmd()`).
+    fn check_moved(&mut self, c: &Change, child: u64) {
+        let Some(table) = self.tables.get(child) else {
+            return;
+        };
+        let elsewhere = |w: &Way| w.removed && w.root != c.way.root;
+        if self.x86 || !table.ways.iter().all(elsewhere) {
+            return;
+        }
+        let ways = table.ways.clone();
+        let led = ways.into_iter().find_map(|w| self.led_to(w, child));
+        if let Some(r) = led {
+            self.report(Kind::TableReuse, c.va, &r, &c.new, c.at);
+        }
+    }
+
+    /// The old entry that led to the table at `base` on this way.
+    fn led_to(&mut self, way: Way, base: u64) -> Option<Record> {
+        let scopes = self.own_scopes(way);
+        let mut found = None;
+        self.stale.overlapping(&scopes, way.va, way.va, |r| {
+            if r.old == Desc::Table(base) && r.holders != 0 {
+                found.get_or_insert(r.clone());
+            }
+        });
+        found
+    }
+
+    /// Was the table at `base` taken out while a TLB may still walk it? Then
+    /// its memory must not be used for anything else.
+    pub fn is_walked(&self, base: u64) -> bool {
+        let table = self.tables.get(base);
+        table.is_some_and(|t| t.ways.iter().any(|w| w.removed))
     }
 
     fn change_in_removed(&mut self, c: &Change) {
         if self.x86 || c.new == Desc::Invalid || c.old != Desc::Invalid {
             return;
         }
-        let scopes = self.scopes(c.way.root, c.va, false);
-        let scopes: Vec<Scope> = scopes.into_iter().map(|(scope, _)| scope).collect();
+        let scopes = self.own_scopes(c.way);
         let mut before = None;
         self.stale.overlapping(&scopes, c.va, c.va, |r| {
             if matches!(r.old, Desc::Table(_)) && r.holders != 0 {
@@ -392,6 +513,7 @@ impl Referee {
         };
         // Tables are cached per address space, whatever their leaves are.
         for (scope, holders) in self.scopes(c.way.root, c.va, false) {
+            let holders = holders & c.reach;
             if holders != 0 {
                 kept = true;
                 self.stale
@@ -414,6 +536,7 @@ impl Referee {
             ..c.shape
         };
         for (scope, holders) in self.scopes(c.way.root, va, leaf.global) {
+            let holders = holders & c.reach;
             if holders != 0 {
                 let old = Desc::Leaf(*leaf);
                 self.stale
@@ -561,7 +684,9 @@ impl Referee {
         let fresh = &self.cpus[at.cpu].fresh;
         if let Some(f) = fresh.iter().find(|f| f.va <= va && va <= f.last) {
             let f = *f;
-            self.cpus[at.cpu].fresh.retain(|g| g.va != f.va);
+            if !self.strict {
+                self.cpus[at.cpu].fresh.retain(|g| g.va != f.va);
+            }
             let old = Desc::Invalid;
             self.add(Kind::Unsynchronised, va, None, &old, &f.new, f.at, at);
         }
@@ -570,6 +695,13 @@ impl Referee {
     /// An access of `cpu` to `va` that faulted, by the tables as they are.
     pub fn faulted(&mut self, at: At, va: u64, access: Access, user: bool, mem: &impl PhysMem) {
         self.look(at, va, access, user, mem);
+        // Its walk has read the entry.
+        if self.wants_loads()
+            && let Some(mmu) = self.cpus[at.cpu].mmu
+            && let Some((_, _, pa)) = format::walk(&mmu, mem, va)
+        {
+            self.loaded(at.cpu, pa);
+        }
     }
 
     fn look(&mut self, at: At, va: u64, access: Access, user: bool, mem: &impl PhysMem) {
@@ -662,6 +794,8 @@ fn stale_use(r: &Record, now: &Desc, va: u64, needs: u8, strict: bool) -> Option
 struct Change {
     at: At,
     way: Way,
+    /// CPUs that may have cached the old entry.
+    reach: u64,
     shape: Shape,
     va: u64,
     old: Desc,
@@ -684,6 +818,7 @@ fn record(
         level: format::level(mmu, shape.high, shape.unit),
         old,
         holders,
+        seen_by: 1 << c.at.cpu,
         visible: false,
         in_flight: Vec::new(),
         unsynchronised: 0,
@@ -701,6 +836,10 @@ fn first_va(shape: Shape) -> u64 {
 
 #[cfg(test)]
 mod litmus;
+#[cfg(test)]
+mod litmus_table;
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -42,7 +42,10 @@ pub struct Record {
     pub old: Desc,
     /// CPUs that may hold it, a bit each.
     pub holders: u64,
-    /// A DSB stands between the store and now, so that a TLBI covers it.
+    /// CPUs that know of the store: the one that made it, and those that read
+    /// the entry since.
+    pub seen_by: u64,
+    /// One of these has had a DSB since, so that a TLBI covers it.
     pub visible: bool,
     /// Invalidations that are not complete: who made it, for which CPUs.
     pub in_flight: Vec<(usize, u64)>,
@@ -56,6 +59,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// CPUs whose accesses it may still serve.
+    fn serves(&self) -> u64 {
+        self.holders | self.unsynchronised
+    }
+
     /// Last address.
     pub fn last(&self) -> u64 {
         self.va | ((1 << self.shift) - 1)
@@ -130,11 +138,13 @@ struct Space {
 pub struct Stale {
     spaces: HashMap<Scope, Space>,
     len: usize,
+    /// How many may serve each CPU.
+    serving: Serving,
     /// Most at a time.
     pub most: usize,
     /// Not remembered.
     pub forgotten: u64,
-    /// Those whose store no DSB followed, by CPU.
+    /// Those whose store no DSB followed, by CPU that knows of it.
     invisible: HashMap<usize, Vec<Key>>,
     /// Those whose maker has not returned to user space.
     open: HashMap<u64, Vec<Key>>,
@@ -146,6 +156,42 @@ pub struct Stale {
 
 type Key = (Scope, u8, u64);
 
+/// A number for each CPU.
+#[derive(Debug)]
+struct Serving([usize; 64]);
+
+impl Default for Serving {
+    fn default() -> Self {
+        Serving([0; 64])
+    }
+}
+
+/// The CPUs of a mask.
+fn cpus_of(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let cpu = (mask != 0).then_some(mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(cpu)
+    })
+}
+
+impl Serving {
+    fn more(&mut self, mask: u64) {
+        cpus_of(mask).for_each(|cpu| self.0[cpu] += 1);
+    }
+
+    fn less(&mut self, mask: u64) {
+        cpus_of(mask).for_each(|cpu| self.0[cpu] -= 1);
+    }
+
+    fn subtract(&mut self, lost: &Serving) {
+        self.0
+            .iter_mut()
+            .zip(lost.0)
+            .for_each(|(n, lost)| *n -= lost);
+    }
+}
+
 impl Stale {
     /// How many there are.
     pub fn len(&self) -> usize {
@@ -155,6 +201,11 @@ impl Stale {
     /// Are there none?
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// May none serve an access of `cpu`?
+    pub fn spares(&self, cpu: usize) -> bool {
+        self.serving.0[cpu] == 0
     }
 
     /// May an access to `va` in `asid` meet a record? Cheap; true too often.
@@ -179,7 +230,9 @@ impl Stale {
         let list = sizes.entry(record.va).or_default();
         // The same again is one; it was made by the last store.
         let before = list.len();
-        list.retain(|r| r.old != record.old);
+        let same = list.extract_if(.., |r| r.old == record.old);
+        same.for_each(|r| self.serving.less(r.serves()));
+        self.serving.more(record.serves());
         self.len += 1 + list.len() - before;
         self.invisible.entry(record.at.cpu).or_default().push(key);
         self.open.entry(record.at.task).or_default().push(key);
@@ -252,21 +305,46 @@ impl Stale {
             } => vec![Scope::Global, Scope::Kernel, Scope::Asid(asid)],
             _ => all,
         };
+        let mut lost = Serving::default();
         self.overlapping(&scopes, low, high, |r| {
             if (r.visible || immediate) && flush.covers(r) {
                 keys.push((r.scope, r.shift, r.va));
-                match immediate {
-                    true => r.holders &= !mask,
-                    false => r.in_flight.push((cpu, mask)),
+                if !immediate {
+                    return r.in_flight.push((cpu, mask));
                 }
+                lost.more(r.holders & mask);
+                r.holders &= !mask;
             }
         });
+        self.serving.subtract(&lost);
         keys.dedup();
         if immediate {
+            // Nothing waits for barriers.
+            self.invisible.clear();
             return self.sweep(keys);
         }
         self.in_flight.entry(cpu).or_default().extend(keys);
         Vec::new()
+    }
+
+    /// Is there an old translation whose store no DSB has followed yet?
+    pub fn has_invisible(&self) -> bool {
+        !self.invisible.is_empty()
+    }
+
+    /// `cpu` has read the entry for `va`, of `1 << shift` bytes: it knows of
+    /// what was stored there, whoever stored it.
+    pub fn seen(&mut self, cpu: usize, scopes: &[Scope], va: u64, shift: u8) {
+        let mut keys = Vec::new();
+        self.overlapping(scopes, va, va | ((1 << shift) - 1), |r| {
+            if !r.visible && r.seen_by >> cpu & 1 == 0 {
+                r.seen_by |= 1 << cpu;
+                keys.push((r.scope, r.shift, r.va));
+            }
+        });
+        if !keys.is_empty() {
+            self.invisible.entry(cpu).or_default().extend(keys);
+        }
     }
 
     /// A DSB on `cpu` that orders stores: what it stored is visible. If
@@ -275,7 +353,7 @@ impl Stale {
     /// accesses need no context synchronisation. Returns what is over.
     pub fn barrier(&mut self, cpu: usize, completes: bool, shareable: bool) -> Vec<Record> {
         for key in self.invisible.remove(&cpu).unwrap_or_default() {
-            self.at(key, |r| r.visible |= r.at.cpu == cpu);
+            self.at(key, |r| r.visible |= r.seen_by >> cpu & 1 != 0);
         }
         if !completes {
             return Vec::new();
@@ -284,16 +362,20 @@ impl Stale {
         keys.sort_unstable_by_key(|k| (k.1, k.2));
         keys.dedup();
         let own = 1 << cpu;
+        let mut lost = Serving::default();
         for &key in &keys {
             self.at(key, |r| {
+                let before = r.serves();
                 let ended = r.in_flight.iter().filter(|(by, _)| *by == cpu);
                 let mask = ended.fold(0, |all, (_, mask)| all | mask);
                 let mask = if shareable { mask } else { mask & own };
                 r.in_flight.retain(|(by, _)| *by != cpu);
                 r.unsynchronised |= r.holders & mask & own;
                 r.holders &= !mask;
+                lost.more(before & !r.serves());
             });
         }
+        self.serving.subtract(&lost);
         let waiting = self.unsynchronised.entry(cpu).or_default();
         waiting.extend(&keys);
         self.sweep(keys)
@@ -304,9 +386,15 @@ impl Stale {
         let Some(keys) = self.unsynchronised.get_mut(&cpu).map(std::mem::take) else {
             return Vec::new();
         };
+        let mut lost = Serving::default();
         for &key in &keys {
-            self.at(key, |r| r.unsynchronised &= !(1 << cpu));
+            self.at(key, |r| {
+                let before = r.serves();
+                r.unsynchronised &= !(1 << cpu);
+                lost.more(before & !r.serves());
+            });
         }
+        self.serving.subtract(&lost);
         self.sweep(keys)
     }
 

@@ -85,6 +85,23 @@ impl Tables {
         self.tables.get(&base)
     }
 
+    /// The addresses that the entry at `pa` translates, with the shape of its
+    /// table and the root from which it is reached.
+    pub fn entries(&self, pa: u64) -> Vec<(u64, Shape, RootId)> {
+        let mut found = Vec::new();
+        for &base in self.frames.get(&(pa >> 12)).into_iter().flatten() {
+            let Some(table) = self.tables.get(&base) else {
+                continue;
+            };
+            let index = (pa.wrapping_sub(base) / 8) as usize;
+            if index < table.words.len() {
+                let ways = table.ways.iter();
+                found.extend(ways.map(|w| (table.entry_va(w.va, index), table.shape, w.root)));
+            }
+        }
+        found
+    }
+
     /// Takes note of what is now in `pa .. pa + len`, where `read` tells what
     /// is, and returns the entries that differ.
     pub fn stored(&mut self, pa: u64, len: u64, read: impl Fn(u64) -> Option<u64>) -> Vec<Stored> {

@@ -3,17 +3,25 @@
 //! not be found in it.
 //!
 //! 4K pages; `x`, `y`, `z` are pages of one contiguous group in the lower half,
-//! `u` is a page of another table, `k` a kernel page; `a`, `b`, `c` are pages of
+//! `u` and `v` are pages of another table, `k` a kernel page; `a`, `b`, `c` are pages of
 //! memory. A line is a CPU, then one of
 //!
 //! ```text
 //! set VA PAGE[+ro][+cont][+old][+nc][+global]   inv VA   read VA   write VA   fetch VA   fault VA
 //! dsb   dsbst   dsbld   dsbnsh   isb   user TASK   task N   asid N
 //! tlbi VA   tlbiis VA   valeis VA   ttl LEVEL VA   range FIRST LAST   asidis N   all   allis
-//! unlink VA   relink VA   block VA   root N
+//! unlink VA   link VA   block VA   root N
+//! ```
+//!
+//! and what litmus tests have besides: `load VA`, which reads its entry, `fail`, which is
+//! `fault`, and
+//!
+//! ```text
+//! flag   seen   dmb   svc   eret
 //! ```
 
 use super::finding::{Findings, Kind};
+use super::steps::Steps;
 use super::*;
 use crate::arm64;
 use crate::walk::testmem::Mem;
@@ -38,6 +46,7 @@ fn va(name: &str) -> u64 {
         "y" => 17 << 12,
         "z" => 18 << 12,
         "u" => 1 << 21 | 16 << 12,
+        "v" => 1 << 21 | 17 << 12,
         "k" => KERNEL + (16 << 12),
         "l" => KERNEL + (17 << 12),
         _ => panic!("no address {name}"),
@@ -92,8 +101,9 @@ pub(super) struct World {
     tcr: u64,
     asids: Vec<u64>,
     roots: Vec<u64>,
-    tasks: Vec<u64>,
-    pc: u64,
+    steps: Steps,
+    /// Where the last access was made.
+    pub accessed: u64,
 }
 
 impl World {
@@ -116,8 +126,11 @@ impl World {
             tcr: 25 | 25 << 16 | 2 << 30 | 1 << 36 | more,
             asids: vec![1; 4],
             roots: vec![L1; 4],
-            tasks: (0..4).map(|i| 100 + i).collect(),
-            pc: 0,
+            steps: Steps {
+                tasks: (0..4).map(|i| 100 + i).collect(),
+                ..Steps::default()
+            },
+            accessed: 0,
         };
         for cpu in 0..world.referee.cpus.len() {
             world.registers(cpu);
@@ -134,23 +147,16 @@ impl World {
             // Normal, non-cacheable, Normal Tagged.
             mair: 0xf0_44ff,
         }));
-        self.referee.set_registers(cpu, mmu, &self.mem);
-    }
-
-    fn at(&mut self, cpu: usize) -> At {
-        self.pc += 4;
-        At {
-            cpu,
-            pc: self.pc,
-            task: self.tasks[cpu],
-        }
+        let at = self.steps.at(cpu);
+        self.referee.set_registers(at, mmu, &self.mem);
     }
 
     fn store(&mut self, cpu: usize, pa: u64, value: u64) {
         self.mem.set(pa, 0, value);
-        let at = self.at(cpu);
-        assert!(self.referee.is_table(pa), "{pa:#x} is no table");
-        self.referee.stored(at, pa, 8, &self.mem);
+        let at = self.steps.at(cpu);
+        if self.referee.is_table(pa) {
+            self.referee.stored(at, pa, 8, &self.mem);
+        }
     }
 
     fn tlbi(&mut self, cpu: usize, what: Invalidate, broadcast: bool) {
@@ -201,7 +207,7 @@ impl World {
             }
             "inv" => self.store(cpu, pte(va(words[2])), 0),
             "unlink" => self.store(cpu, L2 + (va(words[2]) >> 21) * 8, 0),
-            "relink" => self.store(cpu, L2 + (va(words[2]) >> 21) * 8, U3 | 3),
+            "link" => self.store(cpu, L2 + (va(words[2]) >> 21) * 8, U3 | 3),
             "block" => {
                 let block = (PAGE & !2) | 0x20_0000;
                 self.store(cpu, L2 + (va(words[2]) >> 21) * 8, block);
@@ -209,8 +215,8 @@ impl World {
             "read" => self.access(cpu, va(words[2]), Access::Read),
             "write" => self.access(cpu, va(words[2]), Access::Write),
             "fetch" => self.access(cpu, va(words[2]), Access::Fetch),
-            "fault" => {
-                let at = self.at(cpu);
+            "fault" | "fail" => {
+                let at = self.steps.at(cpu);
                 let va = va(words[2]);
                 self.referee
                     .faulted(at, va, Access::Write, va < KERNEL, &self.mem);
@@ -219,12 +225,15 @@ impl World {
             "dsbst" => self.referee.dsb(cpu, dsb(false, true, true)),
             "dsbld" => self.referee.dsb(cpu, dsb(false, false, true)),
             "dsbnsh" => self.referee.dsb(cpu, dsb(true, true, false)),
-            "isb" => self.referee.synchronise(cpu),
+            "isb" | "svc" | "eret" => self.referee.synchronise(cpu),
+            "load" => self.referee.loaded(cpu, pte(va(words[2]))),
+            // Memory of no interest, and an order that it alone has.
+            "flag" | "seen" | "dmb" => {}
             "user" => {
                 self.referee.synchronise(cpu);
-                self.referee.enter_user(cpu, self.tasks[cpu]);
+                self.referee.enter_user(cpu, self.steps.tasks[cpu]);
             }
-            "task" => self.tasks[cpu] = number(2),
+            "task" => self.steps.tasks[cpu] = number(2),
             "asid" => {
                 self.asids[cpu] = number(2);
                 self.registers(cpu);
@@ -261,7 +270,8 @@ impl World {
     }
 
     fn access(&mut self, cpu: usize, va: u64, access: Access) {
-        let at = self.at(cpu);
+        let at = self.steps.at(cpu);
+        self.accessed = at.pc;
         self.referee.used(at, va, access, va < KERNEL, &self.mem);
     }
 
@@ -320,6 +330,14 @@ cases! {
         "0 set x a", "0 inv x; 0 dsb; 0 tlbi x; 0 dsb; 0 user; 0 fault x" => [];
     a_local_barrier_completes_the_local_part_only:
         "0 set x a", "0 inv x; 0 dsb; 0 tlbiis x; 0 dsbnsh; 0 user; 0 fault x; 1 fault x" => [StaleGrant];
+    whoever_read_the_entry_may_flush_it:
+        "0 set x a", "0 inv x; 1 load x; 1 dsb; 1 tlbiis x; 1 dsb; 0 user; 0 fault x" => [];
+    whoever_did_not_may_not:
+        "0 set x a", "0 inv x; 1 dsb; 1 tlbiis x; 1 dsb; 0 user; 0 fault x" => [StaleGrant];
+    whoever_read_it_too_late_may_not:
+        "0 set x a", "0 inv x; 1 dsb; 1 load x; 1 tlbiis x; 1 dsb; 0 user; 0 fault x" => [StaleGrant];
+    whoever_faults_has_read_it:
+        "0 set x a", "0 inv x; 1 fault x; 1 dsb; 1 tlbiis x; 1 dsb; 0 user; 0 fault x" => [];
     another_page_s_flush_does_not_help:
         "0 set x a", "0 inv x; 0 dsb; 0 tlbiis y; 0 dsb; 0 user; 0 fault x" => [StaleGrant];
     another_asid_s_flush_does_not_help:
@@ -397,8 +415,8 @@ cases! {
         "0 set x a", "0 unlink u; 0 dsb; 0 ttl 2 u; 0 dsb; 0 block u" => [SizeConflict];
     a_table_is_on_the_way_to_leaves_below:
         "0 set x a", "0 unlink u; 0 dsb; 0 ttl 3 u; 0 dsb; 0 block u" => [];
-    a_table_over_a_block_without_break: BLOCK, "0 relink u" => [NoBreak];
-    a_table_over_a_block_without_flush: BLOCK, "0 unlink u; 0 relink u" => [SizeConflict];
+    a_table_over_a_block_without_break: BLOCK, "0 link u" => [NoBreak];
+    a_table_over_a_block_without_flush: BLOCK, "0 unlink u; 0 link u" => [SizeConflict];
     the_pages_below_a_removed_table_are_stale_too:
         "0 set u b", "0 unlink u; 0 user; 0 fault u" => [StaleGrant];
     a_removed_table_that_is_written_is_reuse:
@@ -438,9 +456,28 @@ fn a_cleared_table_is_forgotten_after_the_flush() {
     let mut w = World::new(Referee::new(1, 0, false));
     w.run("0 set u b; 0 unlink u; 0 dsb; 0 range u u; 0 dsb; 0 isb");
     assert!(!w.referee.is_table(U3), "free to become anything");
-    assert!(w.referee.is_quiet());
-    w.run("0 relink u");
+    assert!(w.referee.is_quiet(0));
+    w.run("0 link u");
     assert!(w.referee.is_table(U3));
+}
+
+#[test]
+fn a_flushed_table_is_not_walked_before_the_isb_either() {
+    let mut w = World::new(Referee::new(1, 0, false));
+    w.run("0 set u b; 0 unlink u; 0 dsb; 0 allis; 0 dsb; 0 set u c; 0 user; 0 fault u");
+    assert_eq!(w.findings().list, []);
+    assert!(w.referee.is_quiet(0));
+}
+
+#[test]
+fn loads_are_wanted_until_the_store_is_visible() {
+    let mut w = World::new(Referee::new(2, 0, false));
+    w.run("0 set x a; 0 dsb");
+    assert!(!w.referee.wants_loads());
+    w.run("0 inv x");
+    assert!(w.referee.wants_loads());
+    w.run("0 dsb");
+    assert!(!w.referee.wants_loads());
 }
 
 #[test]
@@ -496,7 +533,7 @@ fn findings_say_who_what_and_where() {
 fn dc_zva_to_a_table_is_a_change() {
     let mut w = World::new(Referee::new(1, 0, false));
     w.run("0 set x a; 0 dsb; 0 allis; 0 dsb");
-    let at = w.at(0);
+    let at = w.steps.at(0);
     w.referee.zeroed(at, L3, 4096, &w.mem);
     w.mem.set(pte(va("x")), 0, 0);
     w.run("0 user; 0 fault x");

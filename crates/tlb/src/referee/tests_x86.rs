@@ -13,6 +13,7 @@
 //! ```
 
 use super::finding::Kind;
+use super::steps::Steps;
 use super::*;
 use crate::tlb::Invalidate;
 use crate::walk::testmem::Mem;
@@ -44,8 +45,7 @@ struct World {
     pcids: bool,
     /// Process and PCID of each CPU.
     spaces: Vec<(String, u64)>,
-    tasks: Vec<u64>,
-    pc: u64,
+    steps: Steps,
 }
 
 impl World {
@@ -72,8 +72,10 @@ impl World {
             mem,
             pcids,
             spaces: vec![("a".into(), u64::from(pcids)); 2],
-            tasks: vec![100, 101],
-            pc: 0,
+            steps: Steps {
+                tasks: vec![100, 101],
+                ..Steps::default()
+            },
         };
         (0..2).for_each(|cpu| world.registers(cpu));
         world
@@ -87,7 +89,8 @@ impl World {
             cr4: 1 << 5 | 1 << 7 | if self.pcids { PCIDE } else { 0 },
             efer: 1 << 10,
         }));
-        self.referee.set_registers(cpu, mmu, &self.mem);
+        let at = self.steps.at(cpu);
+        self.referee.set_registers(at, mmu, &self.mem);
     }
 
     fn flush(&mut self, cpu: usize, what: Invalidate) {
@@ -100,15 +103,6 @@ impl World {
         self.referee.flush(cpu, &flush);
     }
 
-    fn at(&mut self, cpu: usize) -> At {
-        self.pc += 4;
-        At {
-            cpu,
-            pc: self.pc,
-            task: self.tasks[cpu],
-        }
-    }
-
     fn store(&mut self, cpu: usize, process: &str, va: u64, value: u64) {
         let table = if va == K {
             KERNEL[2]
@@ -117,7 +111,7 @@ impl World {
         };
         let pa = table + 8;
         self.mem.set(pa, 0, value);
-        let at = self.at(cpu);
+        let at = self.steps.at(cpu);
         assert!(self.referee.is_table(pa), "{pa:#x} is no table");
         self.referee.stored(at, pa, 8, &self.mem);
     }
@@ -158,14 +152,14 @@ impl World {
                 let pcid = self.spaces[cpu].1 as u16;
                 self.flush(cpu, Invalidate::va(va(2), Some(pcid)));
             }
-            "user" => self.referee.enter_user(cpu, self.tasks[cpu]),
-            "task" => self.tasks[cpu] = words[2].parse().unwrap(),
+            "user" => self.referee.enter_user(cpu, self.steps.tasks[cpu]),
+            "task" => self.steps.tasks[cpu] = words[2].parse().unwrap(),
             other => panic!("no step {other}"),
         }
     }
 
     fn access(&mut self, cpu: usize, va: u64, access: Access) {
-        let at = self.at(cpu);
+        let at = self.steps.at(cpu);
         self.referee.used(at, va, access, va != K, &self.mem);
     }
 }
@@ -227,4 +221,17 @@ cases! {
     kpti_flushes_the_second_on_the_way_out:
         true, "0 cr3 u 9 keep; 0 cr3 a 1 keep; 0 map a x p; 0 unmap a x; 0 invlpg x; 0 cr3 u 9; \
                0 user; 0 read x" => [];
+}
+
+#[test]
+fn a_lazy_cpu_does_not_keep_the_others_busy() {
+    let mut world = World::new(false);
+    for line in ["0 map a x p", "0 unmap a x"] {
+        world.step(line);
+    }
+    assert_eq!(world.referee.busy(), 0b11);
+    world.step("0 invlpg x");
+    assert_eq!(world.referee.busy(), 0b10);
+    world.step("1 invlpg x");
+    assert_eq!(world.referee.busy(), 0);
 }
