@@ -5,7 +5,8 @@ use crate::place::Place;
 use crate::port::Port;
 use crate::protocol::{Job, Outcome, Task};
 use crate::{
-    entropy, exec, fault, kunit, maintenance, memory, program, selftests, setup, sparse, storm,
+    contpte, entropy, exec, fault, kunit, maintenance, memory, program, selftests, setup,
+    shared_writes, sparse, storm,
 };
 use anyhow::Result;
 use std::path::Path;
@@ -32,6 +33,8 @@ pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
         Task::Storm(options) => storm::job(options, port).map(Outcome::Storm),
         Task::Boot => Ok(Outcome::Boot),
         Task::Maintenance => maintenance::run(),
+        Task::Contpte { folder } => contpte::job(folder, port),
+        Task::SharedWrites(options) => shared_writes::job(options, port),
         Task::SelftestFault { fault } => fault::commit(*fault),
     }
 }

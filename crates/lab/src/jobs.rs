@@ -5,6 +5,7 @@
 //! `crates/guest/src`, and name it below.
 
 pub mod boot;
+pub mod contpte;
 pub mod entropy;
 pub mod exec;
 pub mod fault;
@@ -12,6 +13,7 @@ pub mod kunit;
 pub mod maintenance;
 pub mod mm_selftests;
 pub mod program;
+pub mod shared_writes;
 pub mod sizes;
 pub mod sparse;
 pub mod storm;
@@ -20,7 +22,7 @@ use crate::job::{Job, takes};
 use crate::options::Setting;
 
 /// The jobs that users are told of.
-pub const JOBS: [&dyn Job; 10] = [
+pub const JOBS: [&dyn Job; 12] = [
     &exec::Exec,
     &sizes::ExecSizes,
     &sparse::Sparse,
@@ -30,6 +32,8 @@ pub const JOBS: [&dyn Job; 10] = [
     &mm_selftests::MmSelftests,
     &kunit::Kunit,
     &maintenance::Maintenance,
+    &shared_writes::SharedWrites,
+    &contpte::Contpte,
     &boot::Boot,
 ];
 
@@ -77,7 +81,8 @@ mod tests {
     use crate::sample::{exec_report, run};
     use wideleaf_bench::sparse::SparseReport;
     use wideleaf_guest::protocol::{
-        KunitReport, Outcome, ProgramReport, ProgramRun, SelftestReport, Spread,
+        KunitReport, Outcome, ProgramReport, ProgramRun, SelftestReport, SharedCase,
+        SharedWritesReport, Spread,
     };
     use wideleaf_kbuild::Arch;
     use wideleaf_kbuild::Variant;
@@ -127,6 +132,14 @@ mod tests {
             complaint: String::new(),
             text: Vec::new(),
         };
+        let shared = SharedWritesReport {
+            cases: vec![SharedCase {
+                name: "disk.large".into(),
+                id: 1,
+                ..SharedCase::default()
+            }],
+            ..SharedWritesReport::default()
+        };
         let spread = Spread {
             name: "pie-1M".into(),
             loads: 2,
@@ -156,6 +169,7 @@ mod tests {
             },
             Outcome::MmSelftests(SelftestReport::default()),
             Outcome::Kunit(KunitReport { suites: Vec::new() }),
+            Outcome::SharedWrites(shared),
         ]
     }
 
