@@ -22,6 +22,7 @@ const GROUPS: u64 = 10;
 /// From one memory's first record to the next one's, and from one step's to the next one's.
 const PER_MEMORY: u64 = 10_000;
 const PER_STEP: u64 = 100;
+const _: () = assert!(GROUPS <= PER_STEP && STEPS.len() as u64 * PER_STEP <= PER_MEMORY);
 
 /// Bytes that a contiguous group of this kernel's pages maps (arm64's CONT_PTE_SIZE).
 fn group() -> u64 {
@@ -276,12 +277,6 @@ fn live(kind: Kind, folder: &Path, first_id: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn records_are_told_apart() {
-        assert!(GROUPS <= PER_STEP);
-        assert!(STEPS.len() as u64 * PER_STEP <= PER_MEMORY);
-    }
 
     #[test]
     fn every_step_keeps_what_was_written_here_too() {

@@ -12,8 +12,9 @@ use wideleaf_guest::protocol::{Outcome, SharedCase, SharedWritesOptions, Task};
 use wideleaf_kbuild::{PageSize, Variant};
 use wideleaf_size::short;
 
-/// Bytes of a mapping unless told.
-const SIZE: u64 = 16 << 20;
+/// Bytes of a mapping unless told. With 16M the phases last long enough for the kernel's periodic
+/// work to come between.
+const SIZE: u64 = 4 << 20;
 
 /// Bytes for the files that the processes write to.
 const ROOM: u64 = 256 << 20;
