@@ -5,6 +5,7 @@
 //! process: it mounts what a job needs, runs it in a child, answers and powers off. [`marker`]
 //! holds the instructions by which a job talks to the TLB plugin.
 
+mod contpte;
 mod detailed;
 mod entropy;
 mod exec;
@@ -20,6 +21,7 @@ mod maintenance;
 pub mod marker;
 mod marking;
 mod memory;
+mod page_flags;
 mod place;
 mod port;
 mod power;
@@ -27,6 +29,10 @@ mod program;
 pub mod protocol;
 mod selftests;
 mod setup;
+mod shared_crew;
+mod shared_file;
+mod shared_proofs;
+mod shared_writes;
 pub mod sparse;
 mod spawn;
 mod storm;

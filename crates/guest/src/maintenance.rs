@@ -68,7 +68,7 @@ pub fn run() -> Result<Outcome> {
 
 /// Anonymous memory in folios of the contpte leaf's size: 64K with 4K pages, 2M with others. What
 /// a kernel does not have it does not need.
-fn allow_large_folios() {
+pub fn allow_large_folios() {
     for size in ["64", "2048"] {
         let path = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{size}kB/enabled");
         let _ = std::fs::write(path, "always");

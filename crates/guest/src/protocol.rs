@@ -142,6 +142,13 @@ pub enum Task {
     Boot,
     /// Maps, protects, moves, shares and unmaps memory in many ways.
     Maintenance,
+    /// Makes and breaks contiguous groups of page-table entries in every way.
+    Contpte {
+        /// A folder of the disk that files can be written in.
+        folder: PathBuf,
+    },
+    /// Processes write to shared mappings of files of their own.
+    SharedWrites(SharedWritesOptions),
     /// Runs programs from the disk.
     Programs {
         /// The folder that they see as `/`.
@@ -172,6 +179,64 @@ pub enum Task {
         /// How.
         fault: Fault,
     },
+}
+
+/// What contiguous groups went through. What mapped each of them after each step is in coverage
+/// records.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContpteReport {
+    /// Bytes of a group.
+    pub group: u64,
+    /// Groups of each memory.
+    pub groups: u64,
+    /// Kinds of memory, in order.
+    pub memories: Vec<ContpteMemory>,
+}
+
+/// A kind of memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContpteMemory {
+    /// `anon`, `private-file`, `shared-file`.
+    pub name: String,
+    /// What was done, in order.
+    pub steps: Vec<String>,
+    /// Number of the first group's record after the first step; the next group's is one more.
+    pub first_id: u64,
+    /// From a group's record after a step to its record after the next.
+    pub ids_per_step: u64,
+}
+
+/// Where files are mapped shared, and how much of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedWritesOptions {
+    /// A folder of the disk that files can be written in.
+    pub folder: PathBuf,
+    /// Bytes of a mapping, a multiple of 2M.
+    pub size: u64,
+}
+
+/// What writes through shared mappings cost, and what was seen of them. Whatever must hold did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedWritesReport {
+    /// Ways to map and write, in order.
+    pub cases: Vec<SharedCase>,
+    /// Pages called dirty when one in every other folio was written to.
+    pub dirty: u64,
+    /// Pages that one write mapped where a userfaultfd watched.
+    pub watched_entries: u64,
+}
+
+/// A way to map and write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedCase {
+    /// Also its phase's: `disk.large`.
+    pub name: String,
+    /// Number of its coverage record, which shows a mapping all of which was written to.
+    pub id: u64,
+    /// Pages written to, each time it was mapped.
+    pub pages: u64,
+    /// Faults of the processes while they worked.
+    pub faults: u64,
 }
 
 /// Parts of a stub file to execute.
@@ -591,6 +656,10 @@ pub enum Outcome {
     },
     /// Of [`Task::LinearMap`], [`Task::LinearStorm`] and [`Task::LinearWork`].
     Linear(LinearReport),
+    /// Of [`Task::Contpte`].
+    Contpte(ContpteReport),
+    /// Of [`Task::SharedWrites`].
+    SharedWrites(SharedWritesReport),
     /// Of [`Task::Boot`] and of faults that leave the guest well.
     Boot,
 }

@@ -5,8 +5,8 @@ use crate::place::Place;
 use crate::port::Port;
 use crate::protocol::{Job, Outcome, Task};
 use crate::{
-    entropy, exec, fault, kunit, linear, linear_storm, linear_work, maintenance, memory, program,
-    selftests, setup, sparse, storm,
+    contpte, entropy, exec, fault, kunit, linear, linear_storm, linear_work, maintenance, memory,
+    program, selftests, setup, shared_writes, sparse, storm,
 };
 use anyhow::Result;
 use std::path::Path;
@@ -36,6 +36,8 @@ pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
         Task::LinearMap => Ok(linear::look()),
         Task::LinearStorm(options) => linear_storm::run(options, port).map(Outcome::Linear),
         Task::LinearWork(options) => linear_work::run(options, port).map(Outcome::Linear),
+        Task::Contpte { folder } => contpte::job(folder, port),
+        Task::SharedWrites(options) => shared_writes::job(options, port),
         Task::SelftestFault { fault } => fault::commit(*fault),
     }
 }

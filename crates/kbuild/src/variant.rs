@@ -26,7 +26,9 @@ named!(
         Aligned = "aligned",
         /// Text is read and mapped by the widest leaf that its mapping holds.
         Reads = "reads",
-        /// It is read so only where faults gave evidence that it pays.
+        /// Write faults on shared mappings map what fits of a folio.
+        Writes = "writes",
+        /// Text is read so only where faults gave evidence that it pays.
         Evidence = "evidence",
         /// The whole series on text: text that was read narrow is collapsed as well.
         Patched = "patched",
@@ -44,9 +46,12 @@ impl Variant {
     pub fn series(self) -> &'static [SeriesName] {
         match self {
             Self::Pristine => &[],
-            Self::Fixes | Self::Aligned | Self::Reads | Self::Evidence | Self::Patched => {
-                &[SeriesName::Text]
-            }
+            Self::Fixes
+            | Self::Aligned
+            | Self::Reads
+            | Self::Writes
+            | Self::Evidence
+            | Self::Patched => &[SeriesName::Text],
             Self::LinearSplit | Self::LinearMap => &[SeriesName::LinearMap],
             Self::Both => &[SeriesName::Text, SeriesName::LinearMap],
         }
@@ -56,7 +61,12 @@ impl Variant {
     pub fn is_part(self) -> bool {
         match self {
             Self::Pristine | Self::Patched | Self::LinearMap | Self::Both => false,
-            Self::Fixes | Self::Aligned | Self::Reads | Self::Evidence | Self::LinearSplit => true,
+            Self::Fixes
+            | Self::Aligned
+            | Self::Reads
+            | Self::Writes
+            | Self::Evidence
+            | Self::LinearSplit => true,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! `crates/guest/src`, and name it below.
 
 pub mod boot;
+pub mod contpte;
 pub mod entropy;
 pub mod exec;
 pub mod fault;
@@ -15,6 +16,7 @@ pub mod linear_work;
 pub mod maintenance;
 pub mod mm_selftests;
 pub mod program;
+pub mod shared_writes;
 pub mod sizes;
 pub mod sparse;
 pub mod storm;
@@ -23,7 +25,7 @@ use crate::job::{Job, takes};
 use crate::options::Setting;
 
 /// The jobs that users are told of.
-pub const JOBS: [&dyn Job; 13] = [
+pub const JOBS: [&dyn Job; 15] = [
     &exec::Exec,
     &sizes::ExecSizes,
     &sparse::Sparse,
@@ -36,6 +38,8 @@ pub const JOBS: [&dyn Job; 13] = [
     &mm_selftests::MmSelftests,
     &kunit::Kunit,
     &maintenance::Maintenance,
+    &shared_writes::SharedWrites,
+    &contpte::Contpte,
     &boot::Boot,
 ];
 
@@ -84,7 +88,7 @@ mod tests {
     use wideleaf_bench::sparse::SparseReport;
     use wideleaf_guest::protocol::{
         KunitReport, LinearMoment, LinearReport, Outcome, ProgramReport, ProgramRun,
-        SelftestReport, Spread,
+        SelftestReport, SharedCase, SharedWritesReport, Spread,
     };
     use wideleaf_kbuild::Arch;
     use wideleaf_kbuild::Variant;
@@ -134,6 +138,14 @@ mod tests {
             complaint: String::new(),
             text: Vec::new(),
         };
+        let shared = SharedWritesReport {
+            cases: vec![SharedCase {
+                name: "disk.large".into(),
+                id: 1,
+                ..SharedCase::default()
+            }],
+            ..SharedWritesReport::default()
+        };
         let spread = Spread {
             name: "pie-1M".into(),
             loads: 2,
@@ -164,6 +176,7 @@ mod tests {
             Outcome::MmSelftests(SelftestReport::default()),
             Outcome::Linear(linear()),
             Outcome::Kunit(KunitReport { suites: Vec::new() }),
+            Outcome::SharedWrites(shared),
         ]
     }
 

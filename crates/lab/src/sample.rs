@@ -75,6 +75,7 @@ fn counts(instructions: u64, itlb: u64, dtlb: u64) -> Counts {
         dtlb: side(dtlb),
         walks: itlb + dtlb,
         walk_reads: 3,
+        tlb_invalidations: 0,
     }
 }
 

@@ -215,6 +215,7 @@ impl Vcpu {
                 };
                 let op = tlbi.op.invalidate(xt, mmu);
                 self.core.invalidate(&op);
+                self.core.count_invalidation();
                 if let Some(watch) = &plugin.referee {
                     let flush = Flush {
                         what: op,
@@ -276,12 +277,14 @@ impl Vcpu {
                 self.switch = insn_x86::mov_cr3(value, mmu.pcid_enabled());
                 if let Some(op) = &self.switch {
                     self.core.invalidate(op);
+                    self.core.count_invalidation();
                 }
                 self.registers_stale = true;
             }
             Invlpg(operand) => {
                 let va = self.address(&operand);
                 let pcid = self.core.mmu().asid();
+                self.core.count_invalidation();
                 self.x86_invalidate(plugin, Invalidate::va(va, Some(pcid)));
             }
             Invpcid { kind, descriptor } => {
@@ -291,6 +294,7 @@ impl Vcpu {
                 if let [Some(low), Some(high)] = words
                     && let Some(op) = insn_x86::invpcid(kind, [low, high])
                 {
+                    self.core.count_invalidation();
                     self.x86_invalidate(plugin, op);
                 }
             }

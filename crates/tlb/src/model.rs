@@ -54,6 +54,7 @@ struct Counters {
     sides: [SideCounters; 2],
     walks: u64,
     walk_reads: u64,
+    tlb_invalidations: u64,
 }
 
 /// The region that the last access of a side hit, so that the next access to
@@ -207,6 +208,12 @@ impl<M: PhysMem> Core<M> {
     /// Counts `n` instructions.
     pub fn add_instructions(&mut self, n: u64) {
         self.counters().instructions += n;
+    }
+
+    /// Counts an instruction that invalidates translations, here or on all cores. What it does
+    /// to this core is for [`Core::invalidate`], which other cores' instructions call too.
+    pub fn count_invalidation(&mut self) {
+        self.counters().tlb_invalidations += 1;
     }
 
     /// One access of `side` to the byte at `va`.
@@ -404,6 +411,7 @@ impl Counters {
             dtlb: self.sides[Side::Data as usize].report(),
             walks: self.walks,
             walk_reads: self.walk_reads,
+            tlb_invalidations: self.tlb_invalidations,
         }
     }
 }

@@ -125,6 +125,10 @@ pub struct Counts {
     pub walks: u64,
     /// Descriptors that the walks read from memory.
     pub walk_reads: u64,
+    /// Instructions that invalidated translations: TLBI; INVLPG, INVPCID and moves to CR3 that
+    /// keep none of its address space.
+    #[serde(default)]
+    pub tlb_invalidations: u64,
 }
 
 /// Counts of one side.
@@ -203,6 +207,7 @@ impl AddAssign<&Counts> for Counts {
         self.dtlb += &other.dtlb;
         self.walks += other.walks;
         self.walk_reads += other.walk_reads;
+        self.tlb_invalidations += other.tlb_invalidations;
     }
 }
 

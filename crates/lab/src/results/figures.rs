@@ -84,5 +84,10 @@ impl Figures {
         put("text_walks", "walks", user.itlb.l2_misses);
         put("walks", "walks", user.walks + kernel.walks);
         put("walk_reads", "reads", user.walk_reads + kernel.walk_reads);
+        put(
+            "tlb_invalidations",
+            instructions,
+            user.tlb_invalidations + kernel.tlb_invalidations,
+        );
     }
 }

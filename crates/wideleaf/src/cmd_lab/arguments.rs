@@ -28,13 +28,16 @@ Jobs:
   linear-work   page cache reads and requests: the kernel's own data TLB misses
   mm-selftests  the base's own selftests/mm: which tests do not end the same way
   kunit         the patched kernel's own KUnit suites
+  shared-writes shared file mappings written page by page: what each page costs
+  contpte       contiguous groups of page-table entries made and broken (arm64)
   maintenance   memory protected, unmapped, moved, shared, reused: for --referee
   boot          whether the kernels boot to user space and power off
 
 Variants:       pristine, patched; and parts of the series, each with those before:
                 fixes (bugs of the base), aligned (placed where wide leaves fit),
-                reads (text read by the widest leaf that its mapping holds), evidence
-                (only where faults gave evidence that it pays).
+                reads (text read by the widest leaf that its mapping holds), writes
+                (write faults on shared mappings map what fits of a folio), evidence
+                (text read so only where faults gave evidence that it pays).
                 Of the series on the linear map: linear-split (6.12: in blocks, and split
                 where needed), linear-map (all of it: collapsed again); both (patched,
                 then linear-map)
@@ -57,7 +60,7 @@ Examples:
   wideleaf lab run --size 64M --expect 'random.walks<=1%' --expect 'cold.faults<=5%'
   wideleaf lab run --repeat 2 --expect 'spread<=0.5%'
   wideleaf lab run --job exec-sizes --variants pristine,reads,patched
-  wideleaf lab run --variants pristine,fixes,aligned,reads,evidence,patched
+  wideleaf lab run --variants pristine,fixes,aligned,reads,writes,evidence,patched
   wideleaf lab run --job sparse --expect 'pages:10.cold.read_bytes<=125%'
   wideleaf lab run --size 256M --memory-limit 64M --calls 4096
   wideleaf lab run --arch x86_64 --fs ext4 --base 7.3 --profile sapphire-rapids
@@ -66,6 +69,7 @@ Examples:
   wideleaf lab run --job storm --scenario collapse-truncate --variants pristine
   wideleaf lab run --job boot --referee
   wideleaf lab run --job linear-map --memory 64G --append rodata=full
+  wideleaf lab run --job shared-writes --page-size 4K --variants pristine,writes
   wideleaf lab run --kernel pristine=old/Image,patched=new/Image
   wideleaf lab run --tree ~/linux --pristine v7.3 --patched my-branch
 
@@ -614,7 +618,7 @@ mod tests {
             ("--variant new", "patched"),
             (
                 "--variants fixed-contpte",
-                "aligned, reads, evidence, patched, linear-split",
+                "aligned, reads, writes, evidence, patched, linear-split",
             ),
             ("--kernel old=/x", "pristine"),
         ] {
