@@ -65,7 +65,7 @@ Examples:
   wideleaf lab run --job storm --seconds 600 --seed 7 --fs ext4 --extra storm
   wideleaf lab run --job storm --scenario collapse-truncate --variants pristine
   wideleaf lab run --job boot --referee
-  wideleaf lab run --job shared-writes --page-size 4K --variants pristine,writes
+  wideleaf lab run --job shared-writes --variants pristine,writes
   wideleaf lab run --kernel pristine=old/Image,patched=new/Image
   wideleaf lab run --tree ~/linux --pristine v7.3 --patched my-branch
 
