@@ -69,7 +69,7 @@ Examples:
   wideleaf lab run --job storm --scenario collapse-truncate --variants pristine
   wideleaf lab run --job boot --referee
   wideleaf lab run --job linear-map --memory 64G --append rodata=full
-  wideleaf lab run --job shared-writes --page-size 4K --variants pristine,writes
+  wideleaf lab run --job shared-writes --variants pristine,writes
   wideleaf lab run --kernel pristine=old/Image,patched=new/Image
   wideleaf lab run --tree ~/linux --pristine v7.3 --patched my-branch
 
