@@ -138,7 +138,7 @@ mod tests {
     fn a_series_without_steps_for_a_base_says_so() {
         let lab = Lab::new();
         second(&lab, "x", "# nothing yet\n");
-        for variant in [Variant::LinearMap, Variant::LinearSplit, Variant::Both] {
+        for variant in [Variant::LinearMap, Variant::Both] {
             let error = format!("{:#}", filemap(&lab, variant).unwrap_err());
             for part in [
                 variant.name(),

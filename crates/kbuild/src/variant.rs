@@ -32,8 +32,6 @@ named!(
         Evidence = "evidence",
         /// The whole series on text: text that was read narrow is collapsed as well.
         Patched = "patched",
-        /// The linear map of 6.12 is wide and split where needed, as that of 7.3 is without us.
-        LinearSplit = "linear-split",
         /// The whole series on the linear map: what was split is collapsed as well, and counted.
         LinearMap = "linear-map",
         /// The whole series on text, then the whole one on the linear map.
@@ -52,7 +50,7 @@ impl Variant {
             | Self::Writes
             | Self::Evidence
             | Self::Patched => &[SeriesName::Text],
-            Self::LinearSplit | Self::LinearMap => &[SeriesName::LinearMap],
+            Self::LinearMap => &[SeriesName::LinearMap],
             Self::Both => &[SeriesName::Text, SeriesName::LinearMap],
         }
     }
@@ -61,12 +59,7 @@ impl Variant {
     pub fn is_part(self) -> bool {
         match self {
             Self::Pristine | Self::Patched | Self::LinearMap | Self::Both => false,
-            Self::Fixes
-            | Self::Aligned
-            | Self::Reads
-            | Self::Writes
-            | Self::Evidence
-            | Self::LinearSplit => true,
+            Self::Fixes | Self::Aligned | Self::Reads | Self::Writes | Self::Evidence => true,
         }
     }
 }

@@ -38,9 +38,7 @@ Variants:       pristine, patched; and parts of the series, each with those befo
                 reads (text read by the widest leaf that its mapping holds), writes
                 (write faults on shared mappings map what fits of a folio), evidence
                 (text read so only where faults gave evidence that it pays).
-                Of the series on the linear map: linear-split (6.12: in blocks, and split
-                where needed), linear-map (all of it: collapsed again); both (patched,
-                then linear-map)
+                The series on the linear map: linear-map; both (patched, then linear-map)
 
 Bases:          6.12 (default), 7.3
 Architectures:  arm64 (default), x86_64
@@ -618,7 +616,7 @@ mod tests {
             ("--variant new", "patched"),
             (
                 "--variants fixed-contpte",
-                "aligned, reads, writes, evidence, patched, linear-split",
+                "aligned, reads, writes, evidence, patched, linear-map",
             ),
             ("--kernel old=/x", "pristine"),
         ] {
