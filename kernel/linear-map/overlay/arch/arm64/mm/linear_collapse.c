@@ -32,14 +32,13 @@
 #include <linux/memory_hotplug.h>
 #include <linux/mm.h>
 #include <linux/mmzone.h>
+#include <linux/pgtable.h>
 #include <linux/rwsem.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 #include <asm/kfence.h>
 #include <asm/linear_map.h>
-#include <asm/pgalloc.h>
-#include <asm/pgtable.h>
 #include <asm/tlbflush.h>
 
 /* How long after the first change the worker looks: many come in bursts */

@@ -8,6 +8,7 @@
  */
 #include <linux/atomic.h>
 #include <linux/mm.h>
+#include <linux/pgtable.h>
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
 #include <linux/sizes.h>
@@ -15,7 +16,6 @@
 
 #include <asm/linear_map.h>
 #include <asm/memory.h>
-#include <asm/pgtable.h>
 
 static atomic_long_t leaf_bytes[NR_LINEAR_MAP_LEAVES];
 static atomic_long_t table_pages;

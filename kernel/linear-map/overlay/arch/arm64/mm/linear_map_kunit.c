@@ -6,10 +6,10 @@
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/mm.h>
+#include <linux/pgtable.h>
 #include <linux/set_memory.h>
 
 #include <asm/linear_map.h>
-#include <asm/pgtable.h>
 #include <asm/tlbflush.h>
 
 /* Any that is aligned to every leaf */

@@ -11,17 +11,17 @@
  * as the narrow ones do, and who changes one of those invalidates its address,
  * which removes every entry that covers it.
  */
+#include <linux/cpufeature.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
+#include <linux/pgalloc.h>
+#include <linux/pgtable.h>
 #include <linux/set_memory.h>
 #include <linux/vmstat.h>
 
-#include <asm/cpufeature.h>
 #include <asm/kfence.h>
 #include <asm/linear_map.h>
-#include <asm/pgalloc.h>
-#include <asm/pgtable.h>
 #include <asm/tlbflush.h>
 
 /* Two changes may want to split one leaf */
