@@ -20,7 +20,6 @@
 #include <linux/set_memory.h>
 #include <linux/vmstat.h>
 
-#include <asm/kfence.h>
 #include <asm/linear_map.h>
 #include <asm/tlbflush.h>
 
