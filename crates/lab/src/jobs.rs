@@ -37,9 +37,9 @@ pub const JOBS: [&dyn Job; 15] = [
     &linear_work::LinearWork,
     &mm_selftests::MmSelftests,
     &kunit::Kunit,
-    &maintenance::Maintenance,
     &shared_writes::SharedWrites,
     &contpte::Contpte,
+    &maintenance::Maintenance,
     &boot::Boot,
 ];
 

@@ -14,7 +14,7 @@ use wideleaf_size::short;
 
 /// Bytes of a mapping unless told. With 16M the phases last long enough for the kernel's periodic
 /// work to come between.
-const SIZE: u64 = 4 << 20;
+const SIZE: u64 = 8 << 20;
 
 /// Bytes for the files that the processes write to.
 const ROOM: u64 = 256 << 20;
