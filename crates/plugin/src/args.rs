@@ -18,6 +18,8 @@ pub struct Args {
     pub out: PathBuf,
     /// Whether the referee looks on.
     pub referee: Referee,
+    /// Level of FEAT_BBM that the CPUs promise without conflict aborts, 0 to 2.
+    pub bbm: u8,
     /// Whether vCPUs run in turn in one thread, if there are several.
     pub turns: bool,
 }
@@ -34,7 +36,7 @@ pub enum Referee {
     Strict,
 }
 
-const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, turns=on";
+const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, bbm=LEVEL, turns=on";
 
 /// Parses `args`, of the form `name=value`.
 ///
@@ -43,7 +45,7 @@ const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and o
 /// A sentence that names the argument, its value and what would be right.
 pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args, String> {
     let (mut profile, mut ram, mut out) = (None, None, None);
-    let (mut referee, mut turns) = (Referee::Off, false);
+    let (mut referee, mut turns, mut bbm) = (Referee::Off, false, None);
     let mut ram_base = match arch {
         Arch::Arm64 => 0x4000_0000,
         Arch::X86_64 => 0,
@@ -58,16 +60,19 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
             "out" => out = Some(PathBuf::from(value)),
             "ram_base" => ram_base = address(value)?,
             "referee" => referee = referee_of(value)?,
+            "bbm" => bbm = Some(level(value)?),
             "turns" => turns = on_or_off(name, value)?,
             _ => return Err(format!("argument {name:?} is not known; {USAGE}")),
         }
     }
     let missing = |name| format!("argument {name}= is missing; {USAGE}");
+    let profile = profile.ok_or_else(|| {
+        let names = Profile::names(arch).join(", ");
+        format!("{}; profiles for {arch}: {names}", missing("profile"))
+    })?;
     Ok(Args {
-        profile: profile.ok_or_else(|| {
-            let names = Profile::names(arch).join(", ");
-            format!("{}; profiles for {arch}: {names}", missing("profile"))
-        })?,
+        profile,
+        bbm: bbm.unwrap_or(profile.bbm),
         ram: ram.ok_or_else(|| missing("ram"))?,
         ram_base,
         out: out.ok_or_else(|| missing("out"))?,
@@ -82,6 +87,15 @@ fn referee_of(value: &str) -> Result<Referee, String> {
         "on" => Ok(Referee::On),
         "strict" => Ok(Referee::Strict),
         _ => Err(format!("referee={value}: expected on, off or strict")),
+    }
+}
+
+fn level(value: &str) -> Result<u8, String> {
+    match value {
+        "0" => Ok(0),
+        "1" => Ok(1),
+        "2" => Ok(2),
+        _ => Err(format!("bbm={value}: expected 0, 1 or 2")),
     }
 }
 
@@ -133,7 +147,10 @@ mod tests {
             "ram_base=0x80000000",
         ];
         let got = parse(Arch::Arm64, args.into_iter()).unwrap();
-        assert_eq!(got.ram_base, 0x8000_0000);
+        assert_eq!((got.ram_base, got.bbm), (0x8000_0000, 0));
+        // What the guest's CPUs say of themselves counts, not what the modelled one does.
+        let got = parse(Arch::Arm64, args.into_iter().chain(["bbm=2"])).unwrap();
+        assert_eq!(got.bbm, 2);
     }
 
     #[test]
@@ -158,6 +175,8 @@ mod tests {
             e.contains("referee=yes") && e.contains("on, off or strict"),
             "{e}"
         );
+        let e = error(Arch::Arm64, &["bbm=3"]);
+        assert!(e.contains("bbm=3") && e.contains("0, 1 or 2"), "{e}");
         let e = error(Arch::Arm64, &["turns=yes"]);
         assert!(e.contains("turns=yes") && e.contains("on or off"), "{e}");
         let e = error(Arch::Arm64, &["fast"]);

@@ -166,10 +166,19 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
             escape(guest.ram),
             escape(plugin.out),
             if plugin.referee { "on" } else { "off" }
-        ) + if guest.cpus > 1 { ",turns=on" } else { "" };
+        ) + bbm(guest.cpu_model)
+            + if guest.cpus > 1 { ",turns=on" } else { "" };
         args.plain("-plugin").push(value);
     }
     args.list
+}
+
+/// What the referee is to allow CPUs that kernels let change the size of leaves live.
+fn bbm(cpu_model: CpuModel) -> &'static str {
+    match cpu_model {
+        CpuModel::Max => "",
+        CpuModel::Bbm => ",bbm=2",
+    }
 }
 
 /// Kernel parameters. A fault ends the run at once: whatever a kernel counts
