@@ -11,15 +11,16 @@ use crate::linear_change::{Filter, LONGEST, Secret, allow_secrets, compile};
 use crate::port::Port;
 use crate::protocol::{LinearReport, LinearStormOptions, Message};
 use crate::storm_inject::{Injection, make_it_fail};
+use crate::storm_stage::map;
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -133,16 +134,9 @@ fn settle(options: &LinearStormOptions, report: &LinearReport) -> Duration {
 fn shared() -> Result<&'static Counts> {
     let (len, protection) = (size_of::<Counts>(), libc::PROT_READ | libc::PROT_WRITE);
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    let start = map(None, len as u64, protection, flags, None)?;
     // SAFETY: new memory, which nobody unmaps; all zeroes are counters of 0.
-    unsafe {
-        let start = libc::mmap(null_mut(), len, protection, flags, -1, 0);
-        ensure!(
-            start != libc::MAP_FAILED,
-            "mmap: {}",
-            std::io::Error::last_os_error()
-        );
-        Ok(&*start.cast::<Counts>())
-    }
+    Ok(unsafe { &*(start as *const Counts) })
 }
 
 fn free_memory() -> Result<u64> {
@@ -242,18 +236,9 @@ struct Owned {
 
 impl Owned {
     fn new(bytes: u64) -> Result<Self> {
-        // SAFETY: the name is a C string; the descriptor is nobody else's.
-        let file = unsafe {
-            let file = libc::memfd_create(c"owned".as_ptr(), 0);
-            ensure!(
-                file >= 0,
-                "memfd_create: {}",
-                std::io::Error::last_os_error()
-            );
-            File::from_raw_fd(file)
-        };
+        let file = memfd_create(c"owned", MFdFlags::empty()).context("memfd_create")?;
         Ok(Self {
-            file,
+            file: file.into(),
             keys: vec![0; (bytes as usize / PIECE).max(1)],
             buffer: vec![0; PIECE / 8],
         })

@@ -9,9 +9,9 @@ use crate::port::Port;
 use crate::protocol::{LinearReport, LinearWorkOptions, Message};
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -88,16 +88,8 @@ fn phase(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 
 /// A file in the page cache.
 fn filled(size: u64) -> Result<File> {
-    // SAFETY: the name is a C string; the descriptor is nobody else's.
-    let mut file = unsafe {
-        let file = libc::memfd_create(c"cached".as_ptr(), 0);
-        ensure!(
-            file >= 0,
-            "memfd_create: {}",
-            std::io::Error::last_os_error()
-        );
-        File::from_raw_fd(file)
-    };
+    let file = memfd_create(c"cached", MFdFlags::empty()).context("memfd_create")?;
+    let mut file = File::from(file);
     let piece = vec![1; 1 << 20];
     for _ in 0..size >> 20 {
         file.write_all(&piece).context("a file in the page cache")?;

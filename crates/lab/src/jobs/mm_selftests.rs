@@ -91,16 +91,10 @@ impl Job for MmSelftests {
         if comparison.variants().len() < 2 {
             return Vec::new();
         }
-        let Comparison {
-            base,
-            arch,
-            page_size,
-            ..
-        } = comparison;
         let differences = deviations(&comparison.runs).differences.len();
         vec![Verdict {
             expectation: "no test differs".into(),
-            comparison: format!("{base} {arch} {page_size}"),
+            comparison: comparison.machine(),
             measured: Some(differences as f64),
             passed: differences == 0,
         }]
