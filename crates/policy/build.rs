@@ -6,8 +6,10 @@ use std::env;
 use std::path::Path;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/text/overlay");
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Asked when it runs: a tree that moved keeps its target folder, and this program in it.
+    let here = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let here = Path::new(&here);
+    let root = here.join("../../kernel/text/overlay");
     let sources = [
         root.join("mm/leaf_policy.c"),
         root.join("mm/leaf_align.c"),
