@@ -10,7 +10,7 @@
 use crate::author::Author;
 use crate::overlay::{self, Life};
 use crate::scratch::{Contents, Scratch};
-use crate::step::Step;
+use crate::step::{Step, is_built};
 use crate::{Base, KernelDir, SeriesDir, Variant};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,19 +229,18 @@ impl Series {
     }
 }
 
-/// A hash of what these series do to a tree, one after the other. Commit messages do not count, nor
-/// does what only later steps than those of a part do, to overlay files too.
+/// A hash of what these series do to a kernel, one after the other. Commit messages do not count,
+/// nor does what only later steps than those of a part do, to overlay files too, nor files of which
+/// no kernel is made.
 pub fn hash(all: &[Series]) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for series in all {
         let lives = series.lives()?;
         for step in &series.steps {
-            let patch = step.text()?;
-            let diff = patch
-                .find("\ndiff --git ")
-                .map_or(&patch[..], |at| &patch[at..]);
-            hasher.update(blake3::hash(diff.as_bytes()).as_bytes());
-            for file in &step.overlay {
+            for diff in step.diffs()? {
+                hasher.update(blake3::hash(diff.as_bytes()).as_bytes());
+            }
+            for file in step.overlay.iter().filter(|file| is_built(file)) {
                 hasher.update(blake3::hash(file.as_bytes()).as_bytes());
                 hasher.update(blake3::hash(&lives[file].first).as_bytes());
             }

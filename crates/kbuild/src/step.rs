@@ -16,6 +16,14 @@ pub struct Step {
     pub overlay: Vec<String>,
 }
 
+/// Parts of the tree of which no kernel is made: people and other programs read them.
+const NOT_BUILT: [&str; 3] = ["Documentation/", "MAINTAINERS", "tools/testing/"];
+
+/// Whether a kernel may differ by what this path of the tree has.
+pub(crate) fn is_built(path: &str) -> bool {
+    !NOT_BUILT.iter().any(|part| path.starts_with(part))
+}
+
 /// What a patch does to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
@@ -62,10 +70,28 @@ impl Step {
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
     }
 
+    /// The patch, file by file, as far as a kernel may differ by it.
+    pub(crate) fn diffs(&self) -> Result<Vec<String>> {
+        Ok(diffs(&self.text()?))
+    }
+
     /// What the patch does to which files; those of the overlay that the step adds are not in it.
     pub(crate) fn touches(&self) -> Result<BTreeMap<String, Touch>> {
         Ok(touches(&self.text()?))
     }
+}
+
+/// What begins the changes of a file.
+const DIFF: &str = "\ndiff --git a/";
+
+fn diffs(patch: &str) -> Vec<String> {
+    // As other programs than git write it.
+    if !patch.contains(DIFF) {
+        return vec![patch.to_string()];
+    }
+    let built = |diff: &&str| diff.split(' ').next().is_some_and(is_built);
+    let diffs = patch.split(DIFF).skip(1).filter(built);
+    diffs.map(str::to_string).collect()
 }
 
 /// The files that a patch adds, changes or removes.
@@ -96,6 +122,21 @@ pub(crate) fn touches(patch: &str) -> BTreeMap<String, Touch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_by_which_no_kernel_differs_are_left_out() {
+        let patch = "a subject\n\ndiff --git a/MAINTAINERS b/MAINTAINERS\n@@ -1 +1 @@\n+F:\tmm/x.c\n\
+                     diff --git a/mm/x.c b/mm/x.c\n@@ -1 +1 @@\n+here\n\
+                     diff --git a/Documentation/mm/x.rst b/Documentation/mm/x.rst\n+there\n\
+                     diff --git a/tools/objtool/x.c b/tools/objtool/x.c\n+too\n";
+        assert_eq!(
+            diffs(patch),
+            [
+                "mm/x.c b/mm/x.c\n@@ -1 +1 @@\n+here",
+                "tools/objtool/x.c b/tools/objtool/x.c\n+too\n"
+            ]
+        );
+    }
 
     #[test]
     fn touched_files_are_found_and_message_text_is_not() {
