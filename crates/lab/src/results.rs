@@ -378,8 +378,7 @@ mod tests {
 
     #[test]
     fn every_field_and_figure_is_documented() {
-        let doc = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab-schema.md");
-        let doc = std::fs::read_to_string(doc).unwrap();
+        let doc = std::fs::read_to_string("../../docs/lab-schema.md").unwrap();
         let results = results();
         let mut fields = std::collections::BTreeSet::new();
         names(&serde_json::to_value(&results).unwrap(), &mut fields);

@@ -115,8 +115,7 @@ mod tests {
 
     #[test]
     fn the_matrix_of_the_documentation_is_what_it_was() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/measured.toml");
-        let rows = read(&path).unwrap();
+        let rows = read(Path::new("../../docs/measured.toml")).unwrap();
         // Nine jobs; arm64 with three page sizes, and x86-64; two bases.
         assert_eq!(rows.len(), 9 * 4 * 2);
         let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
