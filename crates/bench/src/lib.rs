@@ -8,7 +8,7 @@
 
 pub mod exec;
 pub mod file;
-mod mapping;
+pub mod mapping;
 pub mod options;
 mod perf;
 pub mod report;

@@ -3,11 +3,33 @@
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::fs::File;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+
+wideleaf_arch::named!(
+    /// What madvise(2) is told of a mapping.
+    Advice, "advice", {
+        /// MADV_RANDOM
+        Random = "random",
+        /// MADV_SEQUENTIAL
+        Sequential = "sequential",
+        /// MADV_HUGEPAGE
+        HugePage = "hugepage",
+    }
+);
+
+impl Advice {
+    fn of_kernel(self) -> MmapAdvise {
+        match self {
+            Self::Random => MmapAdvise::MADV_RANDOM,
+            Self::Sequential => MmapAdvise::MADV_SEQUENTIAL,
+            Self::HugePage => MmapAdvise::MADV_HUGEPAGE,
+        }
+    }
+}
 
 /// Unmapped when dropped.
 #[derive(Debug)]
@@ -21,7 +43,6 @@ impl Mapping {
     /// multiple of `align` if one is given and that the kernel chooses if not.
     pub fn new(file: &File, len: u64, align: Option<u64>) -> Result<Self> {
         let len = NonZeroUsize::new(usize::try_from(len)?).context("empty mapping")?;
-        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
         let (address, fixed) = match align {
             Some(align) => {
                 let room = reserve(len, usize::try_from(align)?)?;
@@ -29,12 +50,30 @@ impl Mapping {
             }
             None => (None, MapFlags::empty()),
         };
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
         // SAFETY: without MAP_FIXED the kernel finds free room; with it, it replaces the part
         // of our own reservation that reserve() left.
         let start = unsafe { mmap(address, len, prot, MapFlags::MAP_PRIVATE | fixed, file, 0) }
             .map_err(explain)
             .with_context(|| format!("mmap of {len} bytes, readable and executable"))?;
         Ok(Self { start, len })
+    }
+
+    /// Maps the first `len` bytes, private and readable, where the kernel chooses.
+    pub fn of_data(file: &File, len: u64) -> Result<Self> {
+        let len = NonZeroUsize::new(usize::try_from(len)?).context("empty mapping")?;
+        let prot = ProtFlags::PROT_READ;
+        // SAFETY: a new mapping, for which the kernel finds free room.
+        let start = unsafe { mmap(None, len, prot, MapFlags::MAP_PRIVATE, file, 0) }
+            .with_context(|| format!("mmap of {len} bytes, readable"))?;
+        Ok(Self { start, len })
+    }
+
+    /// Gives the kernel this advice for all of it.
+    pub fn advise(&self, advice: Advice) -> Result<()> {
+        // SAFETY: the mapping is ours, and none of the advice changes what is in it.
+        unsafe { madvise(self.start, self.len.get(), advice.of_kernel()) }
+            .with_context(|| format!("madvise, {advice}"))
     }
 
     /// Where it begins.

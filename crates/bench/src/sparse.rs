@@ -8,7 +8,7 @@
 
 use crate::exec::{Alone, Phase, Surroundings, Watcher, measured};
 use crate::file;
-use crate::mapping::Mapping;
+use crate::mapping::{Advice, Mapping};
 use crate::options::{CALLS_PER_STUB, STUB_SPACING};
 use crate::page_size;
 use crate::report::PhaseReport;
@@ -17,6 +17,45 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
+
+/// How the file is mapped and touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// What the kernel is told of the mapping.
+    #[serde(default)]
+    pub advice: Option<Advice>,
+    /// Whether it is data: mapped to be read, and a byte read where else a stub is executed.
+    #[serde(default)]
+    pub is_data: bool,
+}
+
+impl Access {
+    fn map(self, stubs: &file::StubFile) -> Result<Mapping> {
+        let mapping = match self.is_data {
+            true => Mapping::of_data(&stubs.file, stubs.len)?,
+            false => Mapping::new(&stubs.file, stubs.len, None)?,
+        };
+        if let Some(advice) = self.advice {
+            mapping.advise(advice)?;
+        }
+        Ok(mapping)
+    }
+
+    /// # Safety
+    ///
+    /// Memory must be mapped at each of these addresses, executable and with a stub unless it is
+    /// data.
+    unsafe fn touch(self, addresses: &[u64]) {
+        if !self.is_data {
+            // SAFETY: the caller's promise.
+            return unsafe { sweep::listed(addresses) };
+        }
+        for address in addresses {
+            // SAFETY: the caller's promise.
+            unsafe { (*address as *const u8).read_volatile() };
+        }
+    }
+}
 
 /// What one list of touches cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +88,7 @@ pub fn run(
     pattern: &str,
     touches: &[u64],
     seed: u64,
+    access: Access,
     around: &Surroundings,
     watcher: &mut dyn Watcher,
 ) -> Result<SparseReport> {
@@ -56,13 +96,13 @@ pub fn run(
     check(touches, stubs.len).with_context(|| format!("{pattern}: {}", path.display()))?;
     watcher.progress(&format!("{pattern}: emptying the page cache"));
     around.evict.run(&stubs.file)?;
-    let mapping = Mapping::new(&stubs.file, stubs.len, None)?;
+    let mapping = access.map(&stubs)?;
     let at = |offset: &u64| mapping.address() + offset;
     let once: Vec<u64> = touches.iter().map(at).collect();
     let often: Vec<u64> = random_calls(touches, seed).iter().map(at).collect();
     let phase = |watcher: &mut dyn Watcher, phase, calls: &[u64]| {
         // SAFETY: check() made sure that there are stubs at all of them.
-        let work = || unsafe { sweep::listed(calls) };
+        let work = || unsafe { access.touch(calls) };
         measured(around, watcher, phase, calls.len() as u64, work)
     };
     // The measured functions' own faults must not count.
@@ -131,11 +171,16 @@ mod tests {
     }
 
     fn run_on(path: &Path, touches: &[u64]) -> Result<SparseReport> {
+        run_with(path, touches, Access::default())
+    }
+
+    fn run_with(path: &Path, touches: &[u64], access: Access) -> Result<SparseReport> {
         run(
             path,
             "test",
             touches,
             1,
+            access,
             &Surroundings::native(),
             &mut Alone,
         )
@@ -149,6 +194,23 @@ mod tests {
         assert_eq!(report.executed_bytes, 2 * page);
         assert_eq!((report.cold.calls, report.random.calls), (3, 24));
         assert!(report.resident >= 2 * page);
+    }
+
+    #[test]
+    fn data_is_read_and_advice_is_given() {
+        let (_dir, path) = stub_file(1 << 20);
+        for advice in Advice::ALL.iter().copied().map(Some) {
+            let access = Access {
+                advice,
+                is_data: true,
+            };
+            let report = match run_with(&path, &[0, 8192], access) {
+                // A host without huge pages.
+                Err(_) if advice == Some(Advice::HugePage) => continue,
+                report => report.unwrap(),
+            };
+            assert_eq!((report.cold.calls, report.random.calls), (2, 16));
+        }
     }
 
     #[test]

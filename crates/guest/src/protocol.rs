@@ -12,9 +12,10 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+pub use wideleaf_bench::mapping::Advice;
 pub use wideleaf_bench::options::{ExecOptions, Stride};
 pub use wideleaf_bench::report::ExecReport;
-pub use wideleaf_bench::sparse::SparseReport;
+pub use wideleaf_bench::sparse::{Access, SparseReport};
 
 /// Both sides come from one build; the number catches a stale initramfs. Raised with every
 /// change that an older reader would misread.
@@ -248,6 +249,10 @@ pub struct SparseOptions {
     pub patterns: Vec<String>,
     /// Seed of the patterns and of the random calls.
     pub seed: u64,
+    /// How the file is mapped and touched.
+    pub access: Access,
+    /// What is written to `fault_around_bytes` before; `None`: nothing is.
+    pub fault_around: Option<u64>,
 }
 
 /// A program's work: commands that run one after the other.

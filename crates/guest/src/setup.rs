@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// khugepaged's settings; not there without transparent huge pages.
+const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
 const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 
 /// File system, mount point, and whether a guest can do without it.
@@ -99,6 +100,16 @@ pub fn quiet_khugepaged() -> Result<()> {
         fs::write(&path, value.to_string()).with_context(|| path.display().to_string())?;
     }
     Ok(())
+}
+
+/// Says how much a fault is to map of the page cache around it, in bytes, until the guest goes off:
+/// whoever wrote to it cannot take it back.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn fault_around_bytes(bytes: u64) -> Result<()> {
+    fs::write(FAULT_AROUND, bytes.to_string()).context(FAULT_AROUND)
 }
 
 fn wait_for(node: &str) -> Result<()> {

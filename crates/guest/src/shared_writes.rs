@@ -5,6 +5,7 @@
 use crate::marker;
 use crate::port::Port;
 use crate::protocol::{Message, Outcome, SharedCase, SharedWritesOptions, SharedWritesReport};
+use crate::setup::fault_around_bytes;
 use crate::shared_crew::{Crew, Work};
 use crate::shared_file::{FOLIO_MOST, SharedFile, folio};
 use crate::shared_proofs;
@@ -17,9 +18,6 @@ use wideleaf_bench::page_size;
 /// Processes, and how often each maps, writes and unmaps.
 const PROCESSES: u64 = 4;
 const ROUNDS: u64 = 4;
-
-/// What fault-around maps is set there. Where it was written to, it is meant.
-const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
 
 /// When the kernel begins writeback by itself: 0 is never.
 const WRITEBACK: &str = "/proc/sys/vm/dirty_writeback_centisecs";
@@ -75,9 +73,8 @@ pub fn job(options: &SharedWritesOptions, port: &Port) -> Result<Outcome> {
             &always
         };
         for (place, folder) in [("disk", &options.folder), ("tmpfs", tmpfs)] {
-            // Whoever wrote to it cannot take it back.
             if let Some(bytes) = way.fault_around {
-                fs::write(FAULT_AROUND, bytes.to_string()).context(FAULT_AROUND)?;
+                fault_around_bytes(bytes)?;
             }
             id += 1;
             let name = format!("{place}.{}", way.name);

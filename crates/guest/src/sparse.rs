@@ -5,6 +5,7 @@ use crate::marking::Marking;
 use crate::place::Place;
 use crate::port::Port;
 use crate::protocol::{Outcome, SparseOptions};
+use crate::setup::fault_around_bytes;
 use anyhow::{Context, Result};
 use std::fs;
 use wideleaf_bench::{page_size, sparse};
@@ -44,7 +45,12 @@ pub fn job(options: &SparseOptions, place: &Place<'_>, port: &Port) -> Result<Ou
         file,
         patterns,
         seed,
+        access,
+        fault_around,
     } = options;
+    if let Some(bytes) = fault_around {
+        fault_around_bytes(*bytes)?;
+    }
     let around = place.surroundings()?;
     let size = fs::metadata(file)
         .with_context(|| file.display().to_string())?
@@ -59,7 +65,7 @@ pub fn job(options: &SparseOptions, place: &Place<'_>, port: &Port) -> Result<Ou
             other => touches(other, size, *seed),
         };
         let mut marking = Marking::announce(port, nth, &format!("{name}."))?;
-        let report = sparse::run(file, name, &offsets, *seed, &around, &mut marking)?;
+        let report = sparse::run(file, name, &offsets, *seed, *access, &around, &mut marking)?;
         reports.push(report);
     }
     Ok(Outcome::Sparse {

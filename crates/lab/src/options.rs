@@ -6,7 +6,7 @@ use crate::profiles::default_profile;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use wideleaf_arch::named;
-use wideleaf_guest::protocol::{Scenario, Stride};
+use wideleaf_guest::protocol::{Advice, Scenario, Stride};
 use wideleaf_kbuild::{Arch, PageSize};
 
 /// Guest memory of a job that needs little.
@@ -24,6 +24,12 @@ pub enum Setting {
     Sizes,
     /// [`Options::patterns`].
     Touch,
+    /// [`Options::advice`].
+    Advice,
+    /// [`Options::is_data`].
+    Data,
+    /// [`Options::fault_around`].
+    FaultAround,
     /// [`Options::memory`].
     Memory,
     /// [`Options::memory_limit`].
@@ -80,6 +86,9 @@ impl Setting {
             Self::Size => "--size",
             Self::Sizes => "--sizes",
             Self::Touch => "--touch",
+            Self::Advice => "--advice",
+            Self::Data => "--data",
+            Self::FaultAround => "--fault-around",
             Self::Memory => "--memory",
             Self::MemoryLimit => "--memory-limit",
             Self::FreeMemory => "--free-memory",
@@ -157,6 +166,15 @@ pub struct Options {
     pub sizes: Vec<u64>,
     /// What the sparse job executes.
     pub patterns: Vec<String>,
+    /// What the kernel is told of the sparse job's mapping.
+    #[serde(default)]
+    pub advice: Option<Advice>,
+    /// Whether the sparse job reads its file instead of executing it.
+    #[serde(default)]
+    pub is_data: bool,
+    /// What is written to `fault_around_bytes` before the sparse job begins; `None`: nothing.
+    #[serde(default)]
+    pub fault_around: Option<u64>,
     /// Guest memory in bytes; `None`: what the job needs.
     #[serde(default)]
     pub memory: Option<u64>,
@@ -224,6 +242,9 @@ impl Options {
             size: wideleaf_bench::options::DEFAULT_SIZE,
             sizes: Vec::new(),
             patterns: Vec::new(),
+            advice: None,
+            is_data: false,
+            fault_around: None,
             memory: None,
             memory_limit: None,
             free_memory: None,
@@ -258,6 +279,9 @@ impl Options {
             size,
             sizes,
             patterns,
+            advice,
+            is_data,
+            fault_around,
             memory,
             memory_limit,
             free_memory,
@@ -288,6 +312,9 @@ impl Options {
             value(Setting::Size, size),
             value(Setting::Sizes, joined(sizes)),
             value(Setting::Touch, joined(patterns)),
+            value(Setting::Advice, optional(advice)),
+            switch(Setting::Data, *is_data),
+            value(Setting::FaultAround, optional(fault_around)),
             value(Setting::Memory, optional(memory)),
             value(Setting::MemoryLimit, optional(memory_limit)),
             value(Setting::FreeMemory, optional(free_memory)),

@@ -11,7 +11,7 @@ use crate::results::figures::Figures;
 use crate::results::row::Row;
 use crate::results::{BootResult, Comparison};
 use std::path::Path;
-use wideleaf_guest::protocol::{Outcome, SparseOptions, SparseReport, Task};
+use wideleaf_guest::protocol::{Access, Outcome, SparseOptions, SparseReport, Task};
 use wideleaf_guest::sparse::pattern;
 use wideleaf_kbuild::PageSize;
 use wideleaf_size::{long, short};
@@ -65,6 +65,9 @@ impl Job for Sparse {
             Setting::Filesystem,
             Setting::Size,
             Setting::Touch,
+            Setting::Advice,
+            Setting::Data,
+            Setting::FaultAround,
             Setting::MemoryLimit,
             Setting::FreeMemory,
             Setting::Fragmented,
@@ -100,6 +103,14 @@ impl Job for Sparse {
                 return Err(format!("--touch: {text} is there twice"));
             }
         }
+        if let Some(bytes) = options.fault_around
+            && (bytes < page_size.bytes() || !bytes.is_power_of_two())
+        {
+            return Err(format!(
+                "--fault-around {}: want a power of two, a page of {page_size} at least",
+                short(bytes)
+            ));
+        }
         options.check_window(page_size)
     }
 
@@ -112,6 +123,11 @@ impl Job for Sparse {
             file: Path::new(MOUNT_POINT).join(Image::file(options.size)),
             patterns: options.patterns.clone(),
             seed: options.seed,
+            access: Access {
+                advice: options.advice,
+                is_data: options.is_data,
+            },
+            fault_around: options.fault_around,
         })
     }
 
@@ -137,7 +153,15 @@ impl Job for Sparse {
     fn title(&self, comparison: &Comparison) -> String {
         let options = &comparison.options;
         let filesystem = options.filesystem.title();
-        format!("parts of {} of text, {filesystem},", long(options.size))
+        let what = if options.is_data { "data" } else { "text" };
+        let advice = options
+            .advice
+            .map(|advice| format!(" with advice '{advice}'"));
+        format!(
+            "parts of {} of {what}{}, {filesystem},",
+            long(options.size),
+            advice.unwrap_or_default()
+        )
     }
 
     fn rows(&self, comparison: &Comparison) -> Vec<Row> {

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use wideleaf_guest::protocol::{Scenario, Stride};
+use wideleaf_guest::protocol::{Advice, Scenario, Stride};
 use wideleaf_kbuild::{Arch, Base, Commit, PageSize, Variant};
 use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::expect::Expectation;
@@ -107,6 +107,16 @@ pub struct RunArgs {
     /// between [default: from pages:10, 1 % of all pages, to sweep]
     #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
     touch: Vec<String>,
+    /// What the kernel is told of the mapping in the job sparse: random,
+    /// sequential or hugepage [default: nothing]
+    #[arg(long, value_name = "ADVICE")]
+    advice: Option<Advice>,
+    /// Have the job sparse map its file as data and read where it else executes
+    #[arg(long)]
+    data: bool,
+    /// What is written to fault_around_bytes before the job sparse [default: nothing]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
+    fault_around: Option<u64>,
     /// Memory of the guest, in the jobs on the linear map [default: 2G, or what the
     /// job needs]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
@@ -331,6 +341,9 @@ impl RunArgs {
             (Setting::Size, self.size.is_some()),
             (Setting::Sizes, !self.sizes.is_empty()),
             (Setting::Touch, !self.touch.is_empty()),
+            (Setting::Advice, self.advice.is_some()),
+            (Setting::Data, self.data),
+            (Setting::FaultAround, self.fault_around.is_some()),
             (Setting::Memory, self.memory.is_some()),
             (Setting::MemoryLimit, self.memory_limit.is_some()),
             (Setting::FreeMemory, self.free_memory.is_some()),
@@ -451,6 +464,9 @@ impl RunArgs {
             size: self.size.unwrap_or(usual.size),
             sizes: given(&self.sizes).unwrap_or(usual.sizes),
             patterns: given(&self.touch).unwrap_or(usual.patterns),
+            advice: self.advice,
+            is_data: self.data,
+            fault_around: self.fault_around,
             memory: self.memory,
             memory_limit: self.memory_limit,
             free_memory: self.free_memory,
