@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Builds the base's own `tools/testing/selftests/mm`.
+//! Builds the base's own `tools/testing/selftests/mm`, and what the series adds to it.
 //!
 //! The kernel's own Makefile does it, in a copy of the parts of the pristine
-//! tree that it reads, so that nobody waits for the tree meanwhile. Programs
+//! tree that it reads, of which only the tests are patched, so that nobody waits for the tree meanwhile. Programs
 //! are linked statically, as a guest has no libraries; the libraries that they
 //! want are Debian's for the guest's architecture, and so are the shell and the
 //! small programs that the base's own runner needs.
 
 use crate::source::{self, Source};
 use crate::worktree::WorkTree;
-use crate::{Arch, Base, build, make, toolchain};
+use crate::{Arch, Base, Stack, build, make, toolchain};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -23,10 +23,10 @@ use wideleaf_events::{Event, Observer};
 const KIND: &str = "selftests";
 
 /// Changes when what is done here changes what comes out.
-const RECIPE: &str = "3";
+const RECIPE: &str = "4";
 
 /// What is built, in the source tree.
-const TESTS: &str = "tools/testing/selftests/mm";
+const TESTS: &str = "tools/testing/selftests/mm/";
 
 /// The base's own program that runs them.
 pub const RUNNER: &str = "run_vmtests.sh";
@@ -66,8 +66,8 @@ const OPTIONS: &str = "-static -DKSFT_SKIP=4";
 /// Bytes that a copy of the tree's parts and the programs take.
 const SPACE: u64 = 1 << 30;
 
-/// The tests of the source `version` of `base`, built for `arch` if they are
-/// not in the cache: programs and scripts, [`RUNNER`] among them, static `bash`
+/// The tests of the source `version` of `base`, with what `stack` does to them, built for `arch` if
+/// they are not in the cache: programs and scripts, [`RUNNER`] among them, static `bash`
 /// and `busybox` for it, and the log of the build. `None` is the newest version.
 ///
 /// # Errors
@@ -77,6 +77,7 @@ pub fn ensure(
     base: Base,
     version: Option<&str>,
     arch: Arch,
+    stack: &Stack,
     cache: &Cache,
     observer: &dyn Observer,
 ) -> Result<Entry> {
@@ -90,7 +91,8 @@ pub fn ensure(
         .field("source", source.to_string())
         .field("arch", arch.name())
         .field("compiler", toolchain::compiler(arch)?)
-        .field("packages", packages.names().join(" "));
+        .field("packages", packages.names().join(" "))
+        .field("tests", stack.hash_below(TESTS)?);
     if let Some(entry) = cache.get(KIND, &key) {
         return Ok(entry);
     }
@@ -109,7 +111,10 @@ pub fn ensure(
             let (tree, root) = (work.path().join("src"), work.path().join("root"));
             fs::create_dir(&tree)?;
             fs::create_dir(&root)?;
-            WorkTree::open(&source, cache, observer)?.copy(&parts(arch), &tree)?;
+            let work_tree = WorkTree::open(&source, cache, observer)?;
+            work_tree.copy(&parts(arch), &tree)?;
+            work_tree.patch_copy(stack, TESTS, &tree)?;
+            drop(work_tree);
             packages.unpack(&root)?;
             let compiler = work.path().join("cc");
             write_compiler(&compiler, arch, &root)?;

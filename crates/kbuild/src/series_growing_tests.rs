@@ -4,6 +4,7 @@
 use super::tests::{export, git};
 use super::*;
 use crate::Stack;
+use crate::step::is_built;
 use crate::testing::{Lab, hook};
 
 const FIRST: &str = "/* Leaves */\n\nint wide(void)\n{\n\treturn 4;\n}\n";
@@ -136,9 +137,9 @@ fn a_planted_fault_changes_what_the_part_has_and_not_what_it_begins_with() {
 #[test]
 fn the_hash_of_a_part_is_of_its_own_steps() {
     let lab = growing();
-    let hash = |variant| super::hash(&[part(&lab, variant)]).unwrap();
+    let hash = |variant| super::hash(&[part(&lab, variant)], is_built).unwrap();
     let (fixes, reads) = (hash(Variant::Fixes), hash(Variant::Reads));
-    let whole = super::hash(&[lab.series()]).unwrap();
+    let whole = super::hash(&[lab.series()], is_built).unwrap();
     assert_ne!(fixes, reads);
     assert_ne!(reads, whole);
     // What the last step does differs, and the overlay with it.
@@ -149,7 +150,7 @@ fn the_hash_of_a_part_is_of_its_own_steps() {
     );
     assert_eq!(hash(Variant::Fixes), fixes);
     assert_eq!(hash(Variant::Reads), reads);
-    assert_ne!(super::hash(&[lab.series()]).unwrap(), whole);
+    assert_ne!(super::hash(&[lab.series()], is_built).unwrap(), whole);
     // What no step changes is so from the beginning on.
     lab.overlay(
         "mm/leaf.c",
@@ -177,10 +178,10 @@ fn an_edit_within_a_hunk_names_patch_and_file() {
     let series = lab.series();
     for text in [
         refusal(&lab),
-        format!("{:#}", super::hash(&[series]).unwrap_err()),
+        format!("{:#}", super::hash(&[series], is_built).unwrap_err()),
         format!(
             "{:#}",
-            super::hash(&[part(&lab, Variant::Fixes)]).unwrap_err()
+            super::hash(&[part(&lab, Variant::Fixes)], is_built).unwrap_err()
         ),
     ] {
         for part in [

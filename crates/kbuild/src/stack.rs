@@ -3,6 +3,7 @@
 
 use crate::scratch::Contents;
 use crate::series::{self, Series};
+use crate::step::is_built;
 use crate::{Base, KernelDir, Variant};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
@@ -66,12 +67,18 @@ impl Stack {
         Ok(files)
     }
 
-    /// A hash of what is done to a tree; `None` if that is nothing.
+    /// A hash of what is done to a kernel, by which text that none is made of does not count;
+    /// `None` if nothing is done.
     pub(crate) fn hash(&self) -> Result<Option<String>> {
         match &self.0[..] {
             [] => Ok(None),
-            all => series::hash(all).map(Some),
+            all => series::hash(all, is_built).map(Some),
         }
+    }
+
+    /// A hash of what is done below a folder of the tree.
+    pub(crate) fn hash_below(&self, folder: &str) -> Result<String> {
+        series::hash(&self.0, |path| path.starts_with(folder))
     }
 }
 

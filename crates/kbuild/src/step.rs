@@ -70,9 +70,9 @@ impl Step {
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The patch, file by file, as far as a kernel may differ by it.
-    pub(crate) fn diffs(&self) -> Result<Vec<String>> {
-        Ok(diffs(&self.text()?))
+    /// The patch, file by file, for the paths that `counts` takes.
+    pub(crate) fn diffs(&self, counts: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+        Ok(diffs(&self.text()?, counts))
     }
 
     /// What the patch does to which files; those of the overlay that the step adds are not in it.
@@ -84,13 +84,13 @@ impl Step {
 /// What begins the changes of a file.
 const DIFF: &str = "\ndiff --git a/";
 
-fn diffs(patch: &str) -> Vec<String> {
+fn diffs(patch: &str, counts: impl Fn(&str) -> bool) -> Vec<String> {
     // As other programs than git write it.
     if !patch.contains(DIFF) {
         return vec![patch.to_string()];
     }
-    let built = |diff: &&str| diff.split(' ').next().is_some_and(is_built);
-    let diffs = patch.split(DIFF).skip(1).filter(built);
+    let diffs = patch.split(DIFF).skip(1);
+    let diffs = diffs.filter(|diff| diff.split(' ').next().is_some_and(&counts));
     diffs.map(str::to_string).collect()
 }
 
@@ -130,7 +130,7 @@ mod tests {
                      diff --git a/Documentation/mm/x.rst b/Documentation/mm/x.rst\n+there\n\
                      diff --git a/tools/objtool/x.c b/tools/objtool/x.c\n+too\n";
         assert_eq!(
-            diffs(patch),
+            diffs(patch, is_built),
             [
                 "mm/x.c b/mm/x.c\n@@ -1 +1 @@\n+here",
                 "tools/objtool/x.c b/tools/objtool/x.c\n+too\n"

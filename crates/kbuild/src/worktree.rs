@@ -107,6 +107,21 @@ impl WorkTree {
         Ok(())
     }
 
+    /// Writes what `stack` makes of files below the folder `below`, into a copy of that folder.
+    pub(crate) fn patch_copy(&self, stack: &Stack, below: &str, into: &Path) -> Result<()> {
+        let original = self.originals(&stack.touched()?)?;
+        let patched = stack.apply(&self.source.to_string(), &original)?;
+        for (path, content) in patched.iter().filter(|(path, _)| path.starts_with(below)) {
+            let file = into.join(path);
+            match content {
+                Some(content) => fs::write(&file, content),
+                None => fs::remove_file(&file),
+            }
+            .with_context(|| format!("cannot change {}", file.display()))?;
+        }
+        Ok(())
+    }
+
     /// Makes the tree patched with the series of `stack`, or pristine without
     /// any. A series that does not apply leaves the tree as it was.
     pub fn switch(&mut self, stack: &Stack) -> Result<()> {
@@ -349,6 +364,23 @@ mod tests {
         assert!(!text.contains("wide"), "{text}");
         assert!(!into.path().join("mm/leaf.c").exists());
         assert!(!into.path().join("README").exists());
+    }
+
+    #[test]
+    fn a_folder_of_a_copy_is_patched_and_nothing_else() {
+        let lab = Lab::new();
+        lab.overlay("tests/leaf.c", "int main(void) { return 5; }\n");
+        lab.write_series("0001-hook.patch + mm/leaf.c tests/leaf.c");
+        let tree = lab.tree();
+        let into = tempfile::tempdir().unwrap();
+        tree.copy(&["mm"], into.path()).unwrap();
+        fs::create_dir(into.path().join("tests")).unwrap();
+        let stack = lab.series().into();
+        tree.patch_copy(&stack, "tests/", into.path()).unwrap();
+        let read = |path| fs::read_to_string(into.path().join(path));
+        assert!(read("tests/leaf.c").unwrap().contains("return 5"));
+        assert!(!read("mm/filemap.c").unwrap().contains("wide"));
+        assert!(read("mm/leaf.c").is_err());
     }
 
     #[test]

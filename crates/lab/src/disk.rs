@@ -14,10 +14,10 @@ use anyhow::Result;
 use std::path::PathBuf;
 use wideleaf_cache::Cache;
 use wideleaf_events::{Event, Observer};
-use wideleaf_kbuild::{Arch, Base};
+use wideleaf_kbuild::{Arch, Base, KernelDir};
 
 /// Whom a disk is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct DiskFor {
     /// The base of its kernels.
     pub base: Base,
@@ -27,6 +27,8 @@ pub struct DiskFor {
     pub filesystem: Filesystem,
     /// Whether programs and libraries go through `wideleaf align` first.
     pub aligned: bool,
+    /// The series whose selftests are run besides the base's.
+    pub kernel_dir: Option<KernelDir>,
 }
 
 /// What a disk holds.
@@ -38,7 +40,7 @@ pub enum Contents {
     Room(u64),
     /// Programs and libraries, Debian's and ours.
     Userland,
-    /// The base's own selftests/mm.
+    /// The base's own selftests/mm, and the series'.
     Selftests,
 }
 
@@ -53,7 +55,7 @@ impl Contents {
     /// # Errors
     ///
     /// The first that is missing, with its package.
-    pub fn require_tools(&self, whom: DiskFor) -> Result<()> {
+    pub fn require_tools(&self, whom: &DiskFor) -> Result<()> {
         match self {
             Self::Stubs(_) | Self::Room(_) => whom.filesystem.mkfs().map(drop),
             Self::Userland => userland(whom).require_tools(),
@@ -67,18 +69,26 @@ impl Contents {
     /// # Errors
     ///
     /// If it cannot be made.
-    pub fn ensure(&self, whom: DiskFor, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
+    pub fn ensure(
+        &self,
+        whom: &DiskFor,
+        cache: &Cache,
+        observer: &dyn Observer,
+    ) -> Result<PathBuf> {
         match self {
             Self::Stubs(sizes) => stubs(whom, sizes.clone(), 0, cache, observer),
             Self::Room(bytes) => stubs(whom, Vec::new(), *bytes, cache, observer),
             Self::Userland => userland(whom).ensure(cache, observer),
-            Self::Selftests => selftests::ensure(whom.base, whom.arch, cache, observer),
+            Self::Selftests => {
+                let files = whom.kernel_dir.as_ref();
+                selftests::ensure(whom.base, whom.arch, files, cache, observer)
+            }
         }
     }
 }
 
 fn stubs(
-    whom: DiskFor,
+    whom: &DiskFor,
     sizes: Vec<u64>,
     room: u64,
     cache: &Cache,
@@ -93,7 +103,7 @@ fn stubs(
     image.ensure(cache, &mut |text| observer.event(Event::Step(text)))
 }
 
-fn userland(whom: DiskFor) -> Userland {
+fn userland(whom: &DiskFor) -> Userland {
     Userland {
         filesystem: whom.filesystem,
         arch: whom.arch,

@@ -52,7 +52,7 @@ impl Lab<'_> {
             false => None,
         };
         if let Some(contents) = job.contents(&target.options) {
-            contents.require_tools(target.disk_for())?;
+            contents.require_tools(&target.disk_for(&self.kernels))?;
         }
         if let Kernels::Given(given) = &self.kernels {
             for variant in &target.variants {
@@ -172,7 +172,9 @@ impl Lab<'_> {
     fn disk(&self, target: &Target) -> Result<Option<PathBuf>> {
         let contents = target.job.contents(&target.options);
         contents
-            .map(|contents| contents.ensure(target.disk_for(), self.cache, self.observer))
+            .map(|contents| {
+                contents.ensure(&target.disk_for(&self.kernels), self.cache, self.observer)
+            })
             .transpose()
     }
 

@@ -84,12 +84,16 @@ impl Target {
     }
 
     /// Whom the job's disk is for.
-    pub fn disk_for(&self) -> DiskFor {
+    pub fn disk_for(&self, kernels: &Kernels) -> DiskFor {
         DiskFor {
             base: self.base,
             arch: self.arch,
             filesystem: self.options.filesystem,
             aligned: self.options.aligned,
+            kernel_dir: match kernels {
+                Kernels::Built(files) => Some(files.clone()),
+                Kernels::Commits(..) | Kernels::Given(_) => None,
+            },
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A disk with the base's own selftests/mm: always XFS, with room for what the
+//! A disk with the base's own selftests/mm and the series': always XFS, with room for what the
 //! tests write.
 
 use crate::disk::filesystem::Filesystem;
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
 use wideleaf_events::{Event, Observer};
-use wideleaf_kbuild::{Arch, Base, selftests};
+use wideleaf_kbuild::{Arch, Base, KernelDir, Stack, Variant, selftests};
 
 /// The cache's kind of entry that holds the disk.
 const KIND: &str = "selftests-disk";
@@ -36,14 +36,24 @@ pub fn require_tools() -> Result<()> {
     Filesystem::Xfs.mkfs().map(drop)
 }
 
-/// Finds the image in the cache or makes it; the observer hears when work begins
-/// that takes a while.
+/// Finds the image in the cache or makes it, with the tests of the base and those that the text
+/// series of `kernel_dir` adds; the observer hears when work begins that takes a while.
 ///
 /// # Errors
 ///
-/// If the tests do not build, or mkfs fails.
-pub fn ensure(base: Base, arch: Arch, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
-    let tests = selftests::ensure(base, None, arch, cache, observer)?;
+/// If the series does not apply, the tests do not build, or mkfs fails.
+pub fn ensure(
+    base: Base,
+    arch: Arch,
+    kernel_dir: Option<&KernelDir>,
+    cache: &Cache,
+    observer: &dyn Observer,
+) -> Result<PathBuf> {
+    let stack = match kernel_dir {
+        Some(files) => Stack::of(base, Variant::Patched, None, files)?,
+        None => Stack::default(),
+    };
+    let tests = selftests::ensure(base, None, arch, &stack, cache, observer)?;
     disk_with(tests.dir(), cache, observer)
 }
 

@@ -133,9 +133,10 @@ impl Job for MmSelftests {
     fn notes(&self, comparison: &Comparison) -> Vec<String> {
         let found = deviations(&comparison.runs);
         let differs = found.differences.iter().map(|d| format!("  differs: {d}"));
+        let gained = found.gained.iter().map(|d| format!("  gained: {d}"));
         let flaky = found.flaky.iter().map(|d| format!("  flaky: {d}"));
         let left_out = left_out(&comparison.options).map(|name| format!("  left out: {name}"));
-        differs.chain(flaky).chain(left_out).collect()
+        differs.chain(gained).chain(flaky).chain(left_out).collect()
     }
 }
 

@@ -74,6 +74,8 @@ impl fmt::Display for Deviation {
 pub struct Deviations {
     /// One ending with each kernel, but not the same.
     pub differences: Vec<Deviation>,
+    /// What the first kernel skips and all others pass: tests of what they have and it has not.
+    pub gained: Vec<Deviation>,
     /// More than one ending with the same kernel.
     pub flaky: Vec<Deviation>,
 }
@@ -119,6 +121,7 @@ pub fn deviations(runs: &[BootResult]) -> Deviations {
         let list = match all.len() {
             0 | 1 => continue,
             _ if flaky => &mut found.flaky,
+            _ if gained(&endings) => &mut found.gained,
             _ => &mut found.differences,
         };
         list.push(Deviation {
@@ -133,9 +136,9 @@ pub fn deviations(runs: &[BootResult]) -> Deviations {
 #[derive(Debug, Default)]
 struct Results {
     endings: BTreeMap<String, Ending>,
-    /// Programs that ran into their limit: what they did not come to is not
-    /// missing.
-    killed: Vec<String>,
+    /// Programs that ran into their limit or skipped: what they did not come to
+    /// is not missing.
+    ended_early: Vec<String>,
 }
 
 impl Results {
@@ -146,8 +149,8 @@ impl Results {
             for test in &program.tests {
                 results.add(format!("{name}: {}", test.name), test.status.into());
             }
-            if ending(program) == Ending::Killed {
-                results.killed.push(format!("{name}: "));
+            if matches!(ending(program), Ending::Killed | Ending::Skipped) {
+                results.ended_early.push(format!("{name}: "));
             }
         }
         results
@@ -189,9 +192,19 @@ impl Results {
         if let Some(ending) = self.endings.get(test) {
             return Some(*ending);
         }
-        let cut_off = self.killed.iter().any(|program| test.starts_with(program));
+        let cut_off = self
+            .ended_early
+            .iter()
+            .any(|program| test.starts_with(program));
         (!cut_off).then_some(Ending::Absent)
     }
+}
+
+fn gained(endings: &BTreeMap<Variant, BTreeSet<Ending>>) -> bool {
+    let only = |endings: &BTreeSet<Ending>, what| endings.iter().eq([&what]);
+    let mut all = endings.values();
+    all.next().is_some_and(|first| only(first, Ending::Skipped))
+        && all.all(|other| only(other, Ending::Passed))
 }
 
 fn same_but_for_figures(one: &str, other: &str) -> bool {
@@ -305,6 +318,26 @@ pub(crate) mod tests {
             run_of(Variant::Patched, "cow failed\n  fork passed\n  pin passed"),
         ];
         assert_eq!(deviations(&ended).differences.len(), 1);
+    }
+
+    #[test]
+    fn what_only_the_patched_kernel_can_be_tested_for_is_gained() {
+        let against = |patched| {
+            let pristine = run_of(Variant::Pristine, "leaves skipped");
+            deviations(&[pristine, run_of(Variant::Patched, patched)])
+        };
+        let found = against("leaves passed\n  wide passed");
+        assert_eq!(found.differences, []);
+        assert_eq!(
+            texts(&found.gained),
+            ["leaves: pristine skipped, patched passed"]
+        );
+        let found = against("leaves failed\n  wide failed");
+        assert_eq!(found.gained, []);
+        assert_eq!(
+            texts(&found.differences),
+            ["leaves: pristine skipped, patched failed"]
+        );
     }
 
     #[test]
