@@ -315,7 +315,8 @@ impl<'a> Inputs<'a> {
         let target = target.rsplit('/').next().unwrap_or(target);
         build.make(&[target], &mut |done| {
             files = done;
-            let total = expected.map(|expected| expected.max(done));
+            // Counted in another order of builds, it may be less than there is.
+            let total = expected.filter(|expected| *expected >= done);
             observer.event(Event::Progress { done, total });
         })?;
         if let Some(way) = way {
