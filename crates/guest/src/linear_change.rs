@@ -84,6 +84,14 @@ pub struct Secret {
 }
 
 impl Secret {
+    /// Whether the kernel has such memory: not if it never changes permissions of single pages, as
+    /// under `rodata=on`.
+    pub fn is_possible() -> bool {
+        // SAFETY: a plain system call; flags that no kernel knows make nothing.
+        let made = unsafe { libc::syscall(libc::SYS_memfd_secret, !0) };
+        Errno::result(made) != Err(Errno::ENOSYS)
+    }
+
     /// `len` bytes, each page written with `word` and its number; `None` if there is no memory.
     ///
     /// # Errors

@@ -62,9 +62,6 @@ struct Counts {
 pub fn run(options: &LinearStormOptions, port: &Port) -> Result<LinearReport> {
     let counts = shared()?;
     allow_secrets()?;
-    // One compiled filter stays, and with it the memory that it lies in.
-    compile(true);
-    let _first = Filter::new(1)?;
     let mut report = LinearReport::default();
     linear::rest();
     linear::take(&mut report, "boot");

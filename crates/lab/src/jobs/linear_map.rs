@@ -12,7 +12,7 @@ use wideleaf_kbuild::Variant;
 use wideleaf_tlb::leaf;
 
 /// Guest memory unless told.
-const USUAL_MEMORY: u64 = 2 << 30;
+pub(super) const USUAL_MEMORY: u64 = 2 << 30;
 
 /// What jobs on the linear map compare.
 pub(super) const VARIANTS: &[Variant] = &[Variant::Pristine, Variant::LinearMap];

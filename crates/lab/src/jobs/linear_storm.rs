@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Permissions of the linear map change in many processes at once, then it is to be wide again.
 
-use super::linear_map::{VARIANTS, idle, leaves, memory, put, report, rows};
+use super::linear_map::{USUAL_MEMORY, VARIANTS, idle, leaves, memory, put, report, rows};
 use crate::job::Job;
 use crate::options::{CpuModel, Options, Setting};
 use crate::results::figures::Figures;
@@ -64,7 +64,7 @@ impl Job for LinearStorm {
     }
 
     fn memory(&self, options: &Options) -> u64 {
-        options.memory.unwrap_or(1 << 30)
+        options.memory.unwrap_or(USUAL_MEMORY)
     }
 
     fn memory_used(&self, options: &Options) -> u64 {
