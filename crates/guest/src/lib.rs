@@ -15,6 +15,7 @@ pub mod init;
 mod kunit;
 mod linear;
 mod linear_change;
+mod linear_fail;
 mod linear_storm;
 mod linear_work;
 mod maintenance;

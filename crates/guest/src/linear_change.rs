@@ -84,6 +84,14 @@ pub struct Secret {
 }
 
 impl Secret {
+    /// Whether the kernel has such memory: not if it never changes permissions of single pages, as
+    /// under `rodata=on`.
+    pub fn is_possible() -> bool {
+        // SAFETY: a plain system call; flags that no kernel knows make nothing.
+        let made = unsafe { libc::syscall(libc::SYS_memfd_secret, !0) };
+        Errno::result(made) != Err(Errno::ENOSYS)
+    }
+
     /// `len` bytes, each page written with `word` and its number; `None` if there is no memory.
     ///
     /// # Errors
@@ -92,7 +100,8 @@ impl Secret {
     pub fn new(len: usize, word: u64) -> Result<Option<Self>> {
         // SAFETY: plain system calls; the mapping is this process' own.
         let file = match Errno::result(unsafe { libc::syscall(libc::SYS_memfd_secret, 0) }) {
-            Err(Errno::ENOMEM | Errno::ENFILE) => return Ok(None),
+            // Which of these depends on what found no memory.
+            Err(Errno::ENOMEM | Errno::ENFILE | Errno::EMFILE) => return Ok(None),
             // SAFETY: a descriptor that nobody else has.
             Ok(file) => unsafe { OwnedFd::from_raw_fd(file as i32) },
             Err(error) => bail!(
@@ -124,6 +133,9 @@ impl Secret {
             word,
         };
         for (nth, at) in secret.pages().enumerate() {
+            if !has_memory(at)? {
+                return Ok(None);
+            }
             // SAFETY: inside of the mapping.
             unsafe { at.write_volatile(word ^ nth as u64) };
         }
@@ -154,6 +166,19 @@ impl Drop for Secret {
     fn drop(&mut self) {
         // SAFETY: nobody uses the mapping any more.
         unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+}
+
+/// Has the kernel write to a page of secret memory first. Where there is no memory for the page, or
+/// for the table that its leaf of the linear map is split to, the kernel's own access is an error.
+/// That of a process would be its end.
+fn has_memory(page: *mut u64) -> Result<bool> {
+    // SAFETY: the word is inside of the caller's mapping, and is written again afterwards.
+    let written = unsafe { libc::getrandom(page.cast(), size_of::<u64>(), libc::GRND_INSECURE) };
+    match Errno::result(written) {
+        Ok(_) => Ok(true),
+        Err(Errno::EFAULT) => Ok(false),
+        Err(error) => bail!("a page of secret memory: {error}"),
     }
 }
 

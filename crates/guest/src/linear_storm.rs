@@ -8,9 +8,10 @@
 
 use crate::linear;
 use crate::linear_change::{Filter, LONGEST, Secret, allow_secrets, compile};
+use crate::linear_fail;
 use crate::port::Port;
 use crate::protocol::{LinearReport, LinearStormOptions, Message};
-use crate::storm_inject::{Injection, make_it_fail};
+use crate::storm_inject::{Injection, make_it_fail, make_workers_fail};
 use crate::storm_stage::map;
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
@@ -61,9 +62,6 @@ struct Counts {
 pub fn run(options: &LinearStormOptions, port: &Port) -> Result<LinearReport> {
     let counts = shared()?;
     allow_secrets()?;
-    // One compiled filter stays, and with it the memory that it lies in.
-    compile(true);
-    let _first = Filter::new(1)?;
     let mut report = LinearReport::default();
     linear::rest();
     linear::take(&mut report, "boot");
@@ -82,6 +80,9 @@ pub fn run(options: &LinearStormOptions, port: &Port) -> Result<LinearReport> {
     while counts.ready.load(Relaxed) < cpus && begun.elapsed() < FILLING {
         std::thread::sleep(Duration::from_millis(10));
     }
+    if options.fail_allocations {
+        make_workers_fail()?;
+    }
     let mut changers = Vec::new();
     for nth in 0..2 * cpus {
         let rng = Rng::with_seed(options.seed ^ ((nth + cpus) << 32));
@@ -90,13 +91,17 @@ pub fn run(options: &LinearStormOptions, port: &Port) -> Result<LinearReport> {
     }
     end(changers)?;
     linear::take(&mut report, "storm");
+    if let Some(injection) = injection {
+        let failed = injection.end()?;
+        report.counts.insert("failed_allocations".into(), failed);
+        // Only decoration.
+        let _ = port.send(&Message::Progress {
+            text: "each allocation of a change fails once".into(),
+        });
+        linear_fail::each(&mut report)?;
+    }
     counts.over.store(1, Relaxed);
     end(owners)?;
-    if let Some(injection) = injection {
-        report
-            .counts
-            .insert("failed_allocations".into(), injection.end()?);
-    }
     // Only decoration.
     let _ = port.send(&Message::Progress {
         text: "the map settles".into(),
@@ -183,10 +188,10 @@ fn end(processes: Vec<(Pid, String)>) -> Result<()> {
 fn change(options: &LinearStormOptions, counts: &Counts, mut rng: Rng) -> Result<()> {
     let page = wideleaf_bench::page_size() as usize;
     let (mut secrets, mut filters) = (Vec::new(), Vec::new());
+    if options.fail_allocations {
+        make_it_fail(true)?;
+    }
     for round in 0..options.rounds {
-        if options.fail_allocations {
-            make_it_fail(true)?;
-        }
         let made = match rng.u8(..8) {
             0 => {
                 compile(rng.bool());
@@ -207,9 +212,6 @@ fn change(options: &LinearStormOptions, counts: &Counts, mut rng: Rng) -> Result
                 made
             }
         };
-        if options.fail_allocations {
-            make_it_fail(false)?;
-        }
         ensure!(
             made || options.fail_allocations,
             "round {round}: no memory, though none was made to fail"

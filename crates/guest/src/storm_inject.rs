@@ -3,8 +3,9 @@
 //! (Documentation/fault-injection/fault-injection.rst).
 
 use anyhow::{Context, Result, ensure};
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 /// How many may fail; what is left of it tells how many did.
 const TIMES: u64 = 1_000_000_000;
@@ -15,6 +16,57 @@ const FOLDER: &str = "/sys/kernel/debug/fail_page_alloc";
 pub fn make_it_fail(yes: bool) -> Result<()> {
     let path = "/proc/self/make-it-fail";
     fs::write(path, if yes { "1" } else { "0" }).with_context(|| path.to_string())
+}
+
+/// Has allocations of the kernel's workers, as they are now, fail too.
+pub fn make_workers_fail() -> Result<()> {
+    for entry in fs::read_dir("/proc").context("/proc")?.flatten() {
+        let process = entry.path();
+        // A process that has ended meanwhile.
+        let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+        if name.starts_with("kworker/") {
+            let _ = fs::write(process.join("make-it-fail"), "1");
+        }
+    }
+    Ok(())
+}
+
+/// Makes one chosen allocation of this thread fail, whatever the probability is.
+#[derive(Debug)]
+pub struct Nth(File);
+
+impl Nth {
+    /// # Errors
+    ///
+    /// If the kernel has no such faults.
+    pub fn new() -> Result<Self> {
+        Self::at("/proc/thread-self/fail-nth".as_ref())
+    }
+
+    fn at(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        Ok(Self(file.with_context(|| path.display().to_string())?))
+    }
+
+    /// Does `work` while its allocation of this number fails, from 1. Says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel cannot be asked.
+    pub fn fails<T>(&self, number: u32, work: impl FnOnce() -> T) -> Result<(T, bool)> {
+        self.set(number)?;
+        let result = work();
+        let mut left = [0; 16];
+        let len = self.0.read_at(&mut left, 0).context("fail-nth")?;
+        self.set(0)?;
+        Ok((result, left[..len].trim_ascii() == b"0"))
+    }
+
+    fn set(&self, number: u32) -> Result<()> {
+        self.0
+            .write_all_at(number.to_string().as_bytes(), 0)
+            .context("fail-nth")
+    }
 }
 
 /// Allocations that fail, one in ten of those of 16 pages and more.
@@ -87,6 +139,18 @@ impl Injection {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_allocation_that_is_left_did_not_fail() {
+        let path = std::env::temp_dir().join(format!("fail-nth-{}", std::process::id()));
+        assert!(Nth::at(&path).is_err());
+        fs::write(&path, "").unwrap();
+        let nth = Nth::at(&path).unwrap();
+        assert_eq!(nth.fails(7, || 1).unwrap(), (1, false));
+        // As the kernel counts down.
+        assert!(nth.fails(7, || fs::write(&path, "0\n").unwrap()).unwrap().1);
+        fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn it_says_how_many_failed_and_that_none_did() {

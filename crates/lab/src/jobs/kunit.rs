@@ -2,7 +2,7 @@
 //! The kernel's own KUnit suites.
 
 use crate::job::Job;
-use crate::options::Options;
+use crate::options::{CpuModel, Options};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
 use crate::results::{BootResult, Comparison};
@@ -20,12 +20,22 @@ impl Job for Kunit {
     }
 
     fn about(&self) -> &'static str {
-        "the patched kernel's own KUnit suites: which tests pass"
+        "a kernel's own KUnit suites, those of our series: which tests pass"
     }
 
     /// A pristine kernel has no tests of ours.
     fn variants(&self) -> &'static [Variant] {
         &[Variant::Patched]
+    }
+
+    /// Each series has its own.
+    fn takes_any_variant(&self) -> bool {
+        true
+    }
+
+    /// Those of the linear map split leaves of the kernel that they run in.
+    fn defaults(&self, options: &mut Options) {
+        options.cpu_model = CpuModel::Bbm;
     }
 
     fn time_limit_s(&self) -> u32 {

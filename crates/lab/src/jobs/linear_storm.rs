@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Permissions of the linear map change in many processes at once, then it is to be wide again.
 
-use super::linear_map::{VARIANTS, idle, leaves, memory, put, rows};
+use super::linear_map::{USUAL_MEMORY, VARIANTS, idle, leaves, memory, put, report, rows};
 use crate::job::Job;
 use crate::options::{CpuModel, Options, Setting};
 use crate::results::figures::Figures;
@@ -64,7 +64,7 @@ impl Job for LinearStorm {
     }
 
     fn memory(&self, options: &Options) -> u64 {
-        options.memory.unwrap_or(1 << 30)
+        options.memory.unwrap_or(USUAL_MEMORY)
     }
 
     fn memory_used(&self, options: &Options) -> u64 {
@@ -77,7 +77,7 @@ impl Job for LinearStorm {
             rounds: options.calls.unwrap_or(ROUNDS),
             seed: options.seed,
             settle_s: SETTLE_S,
-            fail_allocations: options.extras.iter().any(|extra| extra == INJECTING),
+            fail_allocations: injects(options),
         })
     }
 
@@ -89,13 +89,22 @@ impl Job for LinearStorm {
     fn verdicts(&self, comparison: &Comparison) -> Vec<Verdict> {
         let collapses = |variant| matches!(variant, Variant::LinearMap | Variant::Both);
         let runs = comparison.runs.iter().filter(|run| collapses(run.variant));
-        let judge = |run: &BootResult| Verdict {
-            expectation: format!("{}: linear map as wide as at boot >=99.9%", run.variant),
+        let judge = |run: &BootResult, what: &str, measured: Option<f64>, least| Verdict {
+            expectation: format!("{}: {what}", run.variant),
             comparison: comparison.machine(),
-            measured: kept(run),
-            passed: kept(run).is_some_and(|kept| kept >= KEPT),
+            measured,
+            passed: measured.is_some_and(|measured| measured >= least),
         };
-        runs.map(judge).collect()
+        let judge = |run| {
+            let wide = "linear map as wide as at boot >=99.9%";
+            let mut verdicts = vec![judge(run, wide, kept(run), KEPT)];
+            if injects(&comparison.options) {
+                let failed = failed_splits(run);
+                verdicts.push(judge(run, "splits found no memory >=1", failed, 1.0));
+            }
+            verdicts
+        };
+        runs.flat_map(judge).collect()
     }
 
     fn title(&self, comparison: &Comparison) -> String {
@@ -114,6 +123,17 @@ impl Job for LinearStorm {
         ));
         rows
     }
+}
+
+fn injects(options: &Options) -> bool {
+    options.extras.iter().any(|extra| extra == INJECTING)
+}
+
+/// How many splits the kernel says it had no memory for, since boot.
+fn failed_splits(run: &BootResult) -> Option<f64> {
+    let report = report(run)?;
+    let of_last = report.moments.last()?.events.get("split_failures")?;
+    Some(*of_last as f64)
 }
 
 /// Share of the bytes that are mapped at least as widely as at boot, in the end.

@@ -11,10 +11,10 @@ use wideleaf_guest::protocol::{LinearWorkOptions, Task};
 use wideleaf_kbuild::Variant;
 
 /// Bytes of the file in the page cache, unless told.
-const SIZE: u64 = 512 << 20;
+const SIZE: u64 = 256 << 20;
 
 /// Reads and requests unless told.
-const CALLS: u64 = 20_000;
+const CALLS: u64 = 5_000;
 
 /// Places of the map that are changed and changed back.
 const CHANGES: u64 = 256;

@@ -136,7 +136,7 @@ pub struct RunArgs {
     #[arg(long)]
     stride: Option<Stride>,
     /// Random calls [default: eight per stub]; reads and requests of the job
-    /// linear-work [20000]; rounds of each process in linear-storm [200]
+    /// linear-work [5000]; rounds of each process in linear-storm [200]
     #[arg(long)]
     calls: Option<u64>,
     /// Seed of the random sequence [default: 1]

@@ -39,6 +39,7 @@
 
 #include <asm/kfence.h>
 #include <asm/linear_map.h>
+#include <asm/sections.h>
 #include <asm/tlbflush.h>
 
 /* How long after the first change the worker looks: many come in bursts */
@@ -226,6 +227,21 @@ static bool may_be_leaf(unsigned long start, unsigned long size)
 }
 
 /*
+ * Who makes pages read-only makes them writable again, page by page, before they
+ * are freed. Nobody looks whether that failed (vm_reset_perms()), so it must not
+ * need memory for a table. The kernel's image is read-only for good.
+ */
+static bool may_lose_table(unsigned long start, unsigned long size, pgprot_t prot)
+{
+	if (pgprot_val(prot) & PTE_RDONLY &&
+	    (start < (unsigned long)lm_alias(_text) ||
+	     start + size > (unsigned long)lm_alias(_end)))
+		return false;
+
+	return may_be_leaf(start, size);
+}
+
+/*
  * Nobody else writes to the entries. The hardware does not either: they are
  * not old, and no clean entry is writable.
  */
@@ -302,7 +318,7 @@ static pte_t *collapse_pte_table(pmd_t *pmdp, unsigned long start)
 	pte_t *table = pte_offset_kernel(pmdp, start);
 
 	if (linear_map_uniform_ptes(table, PTRS_PER_PTE) &&
-	    may_be_leaf(start, PMD_SIZE))
+	    may_lose_table(start, PMD_SIZE, pte_pgprot(__ptep_get(table))))
 		return collapse_to_pmd(pmdp, start);
 
 	collapse_to_cont_ptes(pmdp, start);
@@ -342,7 +358,7 @@ static pmd_t *collapse_pmd_table(pud_t *pudp, unsigned long start)
 
 	if (!pud_sect_supported() ||
 	    !linear_map_uniform_pmds(table, PTRS_PER_PMD) ||
-	    !may_be_leaf(start, PUD_SIZE))
+	    !may_lose_table(start, PUD_SIZE, pmd_pgprot(first)))
 		return NULL;
 
 	cont = cont_pmd_bytes(table);

@@ -326,8 +326,10 @@ int linear_map_split_to_pages(unsigned long start, unsigned long end)
 		return 0;
 
 	linear_map_hold();
-	for (addr = start; addr < end && !ret; addr += PAGE_SIZE)
-		ret = split_edges(addr, addr + PAGE_SIZE);
+	mutex_lock(&split_lock);
+	for (addr = start; addr <= end && !ret; addr += PAGE_SIZE)
+		ret = split_at(addr);
+	mutex_unlock(&split_lock);
 	linear_map_release();
 	return ret;
 }
