@@ -36,10 +36,11 @@ struct Mapped {
 }
 
 impl Mapped {
-    fn new(path: &Path) -> Result<Self> {
+    /// Address and offset differ by `skew` bytes, modulo 2M.
+    fn new(path: &Path, skew: u64) -> Result<Self> {
         let len = FOLIOS * folio();
         let file = SharedFile::make(path, len, folio())?;
-        let start = file.map(0, len, 0)?;
+        let start = file.map(0, len, skew)?;
         Ok(Self { file, start, len })
     }
 
@@ -91,7 +92,7 @@ fn dirtied(seen: &[Option<Seen>], written: &[u64]) -> Vec<bool> {
 
 /// Pages are written in every other folio. Gives how many pages are dirty by that.
 fn dirty(path: &Path) -> Result<u64> {
-    let mapped = Mapped::new(path)?;
+    let mapped = Mapped::new(path, 0)?;
     let per_folio = folio() / page_size();
     mapped.read_all();
     let by_reading = mapped.count_dirty()?;
@@ -160,7 +161,7 @@ fn expect_dirty(mapped: &Mapped, written: &[u64]) -> Result<u64> {
 /// Resident memory grows by what is mapped, and shrinks by what is unmapped. The kernel tells it
 /// to within a batch a CPU; an account that does not add up at a process' end it complains of.
 fn counted(path: &Path) -> Result<()> {
-    let mapped = Mapped::new(path)?;
+    let mapped = Mapped::new(path, 0)?;
     let before = resident()?;
     let half = mapped.len / page_size() / 2;
     (0..2 * half).for_each(|page| mapped.write(page, 0));
@@ -190,9 +191,10 @@ fn resident() -> Result<u64> {
     Ok(of("RssFile:")? + of("RssShmem:")?)
 }
 
-/// A write where a userfaultfd watches maps one page. Gives how many are mapped.
+/// A write where a userfaultfd watches maps one page. Gives how many are mapped. The mapping is
+/// askew: where a PMD can map a folio of tmpfs, every kernel does so, userfaultfd or not.
 fn watched(path: &Path) -> Result<u64> {
-    let mapped = Mapped::new(path)?;
+    let mapped = Mapped::new(path, page_size())?;
     let watch = watch(mapped.start, mapped.len)?;
     mapped.write(1, 0);
     let seen = mapped.seen()?;
