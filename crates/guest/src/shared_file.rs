@@ -52,6 +52,9 @@ impl SharedFile {
             .truncate(true)
             .open(path)
             .with_context(context)?;
+        // XFS reserves more than is asked for behind the end of a file that grows, and ends a folio
+        // where a reservation ends.
+        file.set_len(size).with_context(context)?;
         let blank = vec![BLANK; piece as usize];
         for at in (0..size).step_by(piece as usize) {
             file.write_all_at(&blank[..piece.min(size - at) as usize], at)

@@ -159,11 +159,11 @@ impl Watched {
             Mmu::Arm64(_) => wideleaf_tlb::arm64::Mmu::untag(va),
             Mmu::X86(_) => va,
         };
-        watch.tell(|r| {
-            if r.may_concern(at.cpu, va, asid) {
-                r.used(at, va, access, user, core.mem());
-            }
-        });
+        let mut referee = watch.lock();
+        if referee.may_concern(at.cpu, va, asid) {
+            referee.used(at, va, access, user, core.mem());
+            watch.note(&referee);
+        }
     }
 
     /// A load or store to the first address of `(va, pc)` has completed.

@@ -12,8 +12,7 @@ use wideleaf_guest::protocol::{Outcome, SharedCase, SharedWritesOptions, Task};
 use wideleaf_kbuild::{PageSize, Variant};
 use wideleaf_size::short;
 
-/// Bytes of a mapping unless told. With 4M two cut folios are half of it; with 16M something else,
-/// not found yet, runs within a phase on every kernel (docs/findings.md).
+/// Bytes of a mapping unless told. With 4M two cut folios are half of it.
 const SIZE: u64 = 8 << 20;
 
 /// Bytes for the files that the processes write to.

@@ -6,7 +6,7 @@ use crate::tlb::Invalidate;
 use std::collections::{BTreeMap, HashMap};
 
 /// Which address spaces an old translation holds in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// All.
     Global,
@@ -122,8 +122,11 @@ impl Flush {
     }
 }
 
-/// Old translations remembered at a time. At about 150 bytes each, 300 MB.
+/// Old translations remembered at a time. At up to 300 bytes each, with what finds them, 600 MB.
 const MOST: usize = 2_000_000;
+
+/// So many keys are not worth looking through.
+const FEW: usize = 1 << 16;
 
 /// The records of one scope, by size and by address.
 #[derive(Debug, Default)]
@@ -136,7 +139,8 @@ struct Space {
 /// All old translations.
 #[derive(Debug, Default)]
 pub struct Stale {
-    spaces: HashMap<Scope, Space>,
+    /// Few, and asked for at most accesses: cheaper than hashes.
+    spaces: BTreeMap<Scope, Space>,
     len: usize,
     /// How many may serve each CPU.
     serving: Serving,
@@ -148,6 +152,9 @@ pub struct Stale {
     invisible: HashMap<usize, Vec<Key>>,
     /// Those whose maker has not returned to user space.
     open: HashMap<u64, Vec<Key>>,
+    /// Keys in `open`, and how many there may be before it is weeded.
+    opened: usize,
+    most_opened: usize,
     /// Those with an invalidation in flight, by CPU that made it.
     in_flight: HashMap<usize, Vec<Key>>,
     /// Those that wait for a context synchronisation, by CPU.
@@ -236,12 +243,37 @@ impl Stale {
         self.len += 1 + list.len() - before;
         self.invisible.entry(record.at.cpu).or_default().push(key);
         self.open.entry(record.at.task).or_default().push(key);
+        self.opened += 1;
+        if list.is_empty() {
+            // One is usual, and Vec would begin with four.
+            list.reserve_exact(1);
+        }
         list.push(record);
         space.bounds = Some(match space.bounds {
             Some((low, high)) => (low.min(va), high.max(last)),
             None => (va, last),
         });
         self.most = self.most.max(self.len);
+        if self.opened > self.most_opened {
+            self.weed();
+        }
+    }
+
+    /// Forgets what tasks have open that is over: kernel threads, and who
+    /// exits, never return to user space.
+    fn weed(&mut self) {
+        let spaces = &self.spaces;
+        let is_there = |(scope, shift, va): &Key| {
+            let sizes = spaces.get(scope).and_then(|space| space.sizes.get(shift));
+            sizes.is_some_and(|sizes| sizes.contains_key(va))
+        };
+        self.open.retain(|_, keys| {
+            keys.retain(&is_there);
+            keys.shrink_to_fit();
+            !keys.is_empty()
+        });
+        self.opened = self.open.values().map(Vec::len).sum();
+        self.most_opened = (2 * self.opened).max(FEW);
     }
 
     /// Calls `f` with all records of `scopes` that overlap `va ..= last`.
@@ -431,8 +463,60 @@ impl Stale {
     /// `task` returns to user space: what it did not flush it does not mean
     /// to.
     pub fn lapse(&mut self, task: u64) {
-        for key in self.open.remove(&task).unwrap_or_default() {
+        let keys = self.open.remove(&task).unwrap_or_default();
+        self.opened -= keys.len();
+        for key in keys {
             self.at(key, |r| r.lapsed |= r.at.task == task);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a kernel thread took away at `va`.
+    fn record(va: u64) -> Record {
+        Record {
+            va,
+            shift: 12,
+            scope: Scope::Global,
+            level: 3,
+            old: Desc::Invalid,
+            holders: 1,
+            seen_by: 1,
+            visible: false,
+            in_flight: Vec::new(),
+            unsynchronised: 0,
+            at: At::default(),
+            lapsed: false,
+        }
+    }
+
+    const ALL: Flush = Flush {
+        what: Invalidate::All,
+        leaves_only: false,
+        level: None,
+        broadcast: true,
+    };
+
+    #[test]
+    fn who_never_returns_to_user_space_takes_no_memory_for_what_is_over() {
+        let mut stale = Stale::default();
+        for page in 0..3 * FEW as u64 {
+            stale.add(record(page << 12));
+            stale.barrier(0, true, true);
+            stale.flush(0, &ALL, false);
+            stale.barrier(0, true, true);
+            stale.synchronise(0);
+        }
+        assert!(stale.is_empty());
+        assert!(stale.opened <= FEW + 1);
+        stale.add(record(0));
+        stale.lapse(0);
+        assert_eq!(stale.opened, 0);
+        let mut lapsed = false;
+        stale.overlapping(&[Scope::Global], 0, 0, |r| lapsed = r.lapsed);
+        assert!(lapsed);
     }
 }
