@@ -136,12 +136,67 @@ struct Space {
     bounds: Option<(u64, u64)>,
 }
 
+/// How many records there are in a part of the address space, by a hash of it: asked at accesses,
+/// most of which are elsewhere.
+#[derive(Debug)]
+struct Marks {
+    /// By 64K: of records up to that size.
+    fine: Vec<u32>,
+    /// By 1G: of wider ones.
+    coarse: Vec<u32>,
+    /// Records wider than that.
+    huge: u32,
+}
+
+/// Sizes of what [`Marks`] counts by, log2.
+const FINE: u8 = 16;
+const COARSE: u8 = 30;
+
+impl Default for Marks {
+    fn default() -> Self {
+        Marks {
+            fine: vec![0; 1 << MARKS],
+            coarse: vec![0; 1 << MARKS],
+            huge: 0,
+        }
+    }
+}
+
+/// Numbers in each list of [`Marks`], log2.
+const MARKS: u32 = 12;
+
+impl Marks {
+    /// Where the part of `1 << shift` bytes around `va` is counted: Fibonacci hashing.
+    fn slot(va: u64, shift: u8) -> usize {
+        let part = (va >> shift).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (part >> (64 - MARKS)) as usize
+    }
+
+    fn of(&mut self, record: &Record) -> &mut u32 {
+        if record.shift <= FINE {
+            &mut self.fine[Self::slot(record.va, FINE)]
+        } else if record.shift <= COARSE {
+            &mut self.coarse[Self::slot(record.va, COARSE)]
+        } else {
+            &mut self.huge
+        }
+    }
+
+    /// May a record have `va`? True too often, never false wrongly.
+    fn may_have(&self, va: u64) -> bool {
+        self.huge != 0
+            || self.fine[Self::slot(va, FINE)] != 0
+            || self.coarse[Self::slot(va, COARSE)] != 0
+    }
+}
+
 /// All old translations.
 #[derive(Debug, Default)]
 pub struct Stale {
     /// Few, and asked for at most accesses: cheaper than hashes.
     spaces: BTreeMap<Scope, Space>,
     len: usize,
+    marks: Marks,
     /// How many may serve each CPU.
     serving: Serving,
     /// Most at a time.
@@ -218,6 +273,7 @@ impl Stale {
     /// May an access to `va` in `asid` meet a record? Cheap; true too often.
     pub fn may_concern(&self, va: u64, asid: u16) -> bool {
         self.len != 0
+            && self.marks.may_have(va)
             && [Scope::Global, Scope::Kernel, Scope::Asid(asid)]
                 .iter()
                 .filter_map(|scope| self.spaces.get(scope)?.bounds)
@@ -238,7 +294,11 @@ impl Stale {
         // The same again is one; it was made by the last store.
         let before = list.len();
         let same = list.extract_if(.., |r| r.old == record.old);
-        same.for_each(|r| self.serving.less(r.serves()));
+        same.for_each(|r| {
+            self.serving.less(r.serves());
+            *self.marks.of(&r) -= 1;
+        });
+        *self.marks.of(&record) += 1;
         self.serving.more(record.serves());
         self.len += 1 + list.len() - before;
         self.invisible.entry(record.at.cpu).or_default().push(key);
@@ -445,7 +505,7 @@ impl Stale {
             };
             let gone = list.extract_if(.., |r| r.holders | r.unsynchronised == 0);
             let before = over.len();
-            over.extend(gone);
+            over.extend(gone.inspect(|r| *self.marks.of(r) -= 1));
             self.len -= over.len() - before;
             if list.is_empty() {
                 sizes.remove(&va);
@@ -499,6 +559,39 @@ mod tests {
         level: None,
         broadcast: true,
     };
+
+    #[test]
+    fn an_access_elsewhere_concerns_nothing() {
+        let mut stale = Stale::default();
+        for (va, shift) in [(0x1000_0000, 16), (0x40_0000_0000, 29), (0x2000_0000, 12)] {
+            stale.add(Record {
+                shift,
+                ..record(va)
+            });
+            stale.add(Record {
+                shift,
+                ..record(va)
+            });
+            assert!(stale.may_concern(va, 0));
+            assert!(stale.may_concern(va | ((1 << shift) - 1), 0));
+        }
+        // Between them.
+        assert!(!stale.may_concern(0x1800_0000, 0));
+        stale.add(Record {
+            shift: 39,
+            ..record(0)
+        });
+        assert!(stale.may_concern(0x1800_0000, 0));
+        stale.barrier(0, true, true);
+        stale.flush(0, &ALL, false);
+        stale.barrier(0, true, true);
+        stale.synchronise(0);
+        assert!(!stale.marks.may_have(0x1000_0000));
+        assert_eq!(stale.marks.huge, 0);
+        stale.add(record(0x2000_0000));
+        assert!(stale.may_concern(0x2000_0fff, 0));
+        assert!(!stale.may_concern(0x1000_0000, 0));
+    }
 
     #[test]
     fn who_never_returns_to_user_space_takes_no_memory_for_what_is_over() {
