@@ -144,7 +144,9 @@ impl Lab {
     }
 
     pub(crate) fn overlay(&self, path: &str, text: &str) {
-        fs::write(self.folder().overlay(path), text).unwrap();
+        let file = self.folder().overlay(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
     }
 
     pub(crate) fn fragment(&self, name: &str, text: &str) {

@@ -30,10 +30,12 @@ pub trait Job: fmt::Debug + Sync {
         &[Variant::Pristine, Variant::Patched]
     }
 
-    /// Whether it makes sense with kernels besides those of [`Job::variants`]: a job that compares
-    /// takes any.
-    fn takes_any_variant(&self) -> bool {
-        self.variants().len() > 1
+    /// The kernels that it makes sense with: a job that compares takes any.
+    fn possible_variants(&self) -> &'static [Variant] {
+        match self.variants() {
+            [_] => self.variants(),
+            _ => Variant::ALL,
+        }
     }
 
     /// The options that it takes besides those that every job takes

@@ -28,9 +28,9 @@ impl Job for Kunit {
         &[Variant::Patched]
     }
 
-    /// Each series has its own.
-    fn takes_any_variant(&self) -> bool {
-        true
+    /// Each series has its own, and all of them in the end.
+    fn possible_variants(&self) -> &'static [Variant] {
+        &[Variant::Patched, Variant::LinearMap, Variant::Both]
     }
 
     /// Those of the linear map split leaves of the kernel that they run in.

@@ -48,8 +48,8 @@ impl Job for Storm {
         &[Variant::Patched]
     }
 
-    fn takes_any_variant(&self) -> bool {
-        true
+    fn possible_variants(&self) -> &'static [Variant] {
+        Variant::ALL
     }
 
     fn settings(&self) -> &'static [Setting] {

@@ -414,19 +414,15 @@ impl RunArgs {
 
     /// In the order in which tables show them.
     fn variants(&self) -> Result<Vec<Variant>> {
-        let of_job = self.job.variants();
+        let known = self.job.possible_variants();
         if self.variants.is_empty() {
             // What --pristine and --patched name is not built from a series.
-            if self.tree.is_some() && self.job.takes_any_variant() {
-                return Ok(vec![Variant::Pristine, Variant::Patched]);
+            let of_tree = [Variant::Pristine, Variant::Patched];
+            if self.tree.is_some() && of_tree.iter().all(|v| known.contains(v)) {
+                return Ok(of_tree.to_vec());
             }
-            return Ok(of_job.to_vec());
+            return Ok(self.job.variants().to_vec());
         }
-        let known = if self.job.takes_any_variant() {
-            Variant::ALL
-        } else {
-            of_job
-        };
         if let Some(other) = self.variants.iter().find(|v| !known.contains(v)) {
             bail!("the job {} makes no sense with a {other} kernel", self.job);
         }
