@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The executable mapping of the stub file.
+//! The mapping of the stub file.
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
@@ -42,6 +42,18 @@ impl Mapping {
     /// Maps the first `len` bytes, private, readable and executable, at an address that is a
     /// multiple of `align` if one is given and that the kernel chooses if not.
     pub fn new(file: &File, len: u64, align: Option<u64>) -> Result<Self> {
+        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
+        Self::map(file, len, prot, align)
+            .with_context(|| format!("mmap of {len} bytes, readable and executable"))
+    }
+
+    /// Maps the first `len` bytes, private and readable, where the kernel chooses.
+    pub fn of_data(file: &File, len: u64) -> Result<Self> {
+        Self::map(file, len, ProtFlags::PROT_READ, None)
+            .with_context(|| format!("mmap of {len} bytes, readable"))
+    }
+
+    fn map(file: &File, len: u64, prot: ProtFlags, align: Option<u64>) -> Result<Self> {
         let len = NonZeroUsize::new(usize::try_from(len)?).context("empty mapping")?;
         let (address, fixed) = match align {
             Some(align) => {
@@ -50,22 +62,10 @@ impl Mapping {
             }
             None => (None, MapFlags::empty()),
         };
-        let prot = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
         // SAFETY: without MAP_FIXED the kernel finds free room; with it, it replaces the part
         // of our own reservation that reserve() left.
         let start = unsafe { mmap(address, len, prot, MapFlags::MAP_PRIVATE | fixed, file, 0) }
-            .map_err(explain)
-            .with_context(|| format!("mmap of {len} bytes, readable and executable"))?;
-        Ok(Self { start, len })
-    }
-
-    /// Maps the first `len` bytes, private and readable, where the kernel chooses.
-    pub fn of_data(file: &File, len: u64) -> Result<Self> {
-        let len = NonZeroUsize::new(usize::try_from(len)?).context("empty mapping")?;
-        let prot = ProtFlags::PROT_READ;
-        // SAFETY: a new mapping, for which the kernel finds free room.
-        let start = unsafe { mmap(None, len, prot, MapFlags::MAP_PRIVATE, file, 0) }
-            .with_context(|| format!("mmap of {len} bytes, readable"))?;
+            .map_err(explain)?;
         Ok(Self { start, len })
     }
 

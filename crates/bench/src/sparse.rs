@@ -22,10 +22,8 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// What the kernel is told of the mapping.
-    #[serde(default)]
     pub advice: Option<Advice>,
     /// Whether it is data: mapped to be read, and a byte read where else a stub is executed.
-    #[serde(default)]
     pub is_data: bool,
 }
 

@@ -9,8 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// khugepaged's settings; not there without transparent huge pages.
+/// How much a fault maps of the page cache around it.
 const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
+
+/// khugepaged's settings; not there without transparent huge pages.
 const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 
 /// File system, mount point, and whether a guest can do without it.

@@ -142,14 +142,14 @@ mod tests {
 
     #[test]
     fn an_allocation_that_is_left_did_not_fail() {
-        let path = std::env::temp_dir().join(format!("fail-nth-{}", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fail-nth");
         assert!(Nth::at(&path).is_err());
         fs::write(&path, "").unwrap();
         let nth = Nth::at(&path).unwrap();
         assert_eq!(nth.fails(7, || 1).unwrap(), (1, false));
         // As the kernel counts down.
         assert!(nth.fails(7, || fs::write(&path, "0\n").unwrap()).unwrap().1);
-        fs::remove_file(path).unwrap();
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! Builds the base's own `tools/testing/selftests/mm`, and what the series adds to it.
 //!
 //! The kernel's own Makefile does it, in a copy of the parts of the pristine
-//! tree that it reads, of which only the tests are patched, so that nobody waits for the tree meanwhile. Programs
-//! are linked statically, as a guest has no libraries; the libraries that they
-//! want are Debian's for the guest's architecture, and so are the shell and the
-//! small programs that the base's own runner needs.
+//! tree that it reads, of which only the tests are patched, so that nobody
+//! waits for the tree meanwhile. Programs are linked statically, as a guest has
+//! no libraries; the libraries that they want are Debian's for the guest's
+//! architecture, and so are the shell and the small programs that the base's
+//! own runner needs.
 
 use crate::source::{self, Source};
 use crate::worktree::WorkTree;

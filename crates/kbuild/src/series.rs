@@ -405,8 +405,7 @@ mod tests {
 
     #[test]
     fn each_part_of_the_real_series_goes_on_from_the_one_before() {
-        let files = KernelDir::at(Path::new("../../kernel"));
-        let files = files.unwrap();
+        let files = KernelDir::at(Path::new("../../kernel")).unwrap();
         for &name in SeriesName::ALL {
             let folder = files.series(name);
             let of_series = |part: &&Variant| part.is_part() && part.series() == [name];

@@ -95,14 +95,9 @@ impl WorkTree {
         )?;
         for (path, content) in self.originals(&self.journal.touched)? {
             let file = into.join(&path);
-            if !file.exists() {
-                continue;
+            if file.exists() {
+                put_plainly(&file, content.as_deref())?;
             }
-            match content {
-                Some(content) => fs::write(&file, content),
-                None => fs::remove_file(&file),
-            }
-            .with_context(|| format!("cannot change {}", file.display()))?;
         }
         Ok(())
     }
@@ -112,12 +107,7 @@ impl WorkTree {
         let original = self.originals(&stack.touched()?)?;
         let patched = stack.apply(&self.source.to_string(), &original)?;
         for (path, content) in patched.iter().filter(|(path, _)| path.starts_with(below)) {
-            let file = into.join(path);
-            match content {
-                Some(content) => fs::write(&file, content),
-                None => fs::remove_file(&file),
-            }
-            .with_context(|| format!("cannot change {}", file.display()))?;
+            put_plainly(&into.join(path), content.as_deref())?;
         }
         Ok(())
     }
@@ -276,6 +266,15 @@ fn extract(package: &Path, tar: &str, src: &Path) -> Result<()> {
         bail!("{tar}: {inner} (dpkg-deb: {deb})");
     }
     Ok(())
+}
+
+/// Gives a file of a copy this content, or removes it: no other run sees a copy.
+fn put_plainly(file: &Path, content: Option<&[u8]>) -> Result<()> {
+    match content {
+        Some(content) => fs::write(file, content),
+        None => fs::remove_file(file),
+    }
+    .with_context(|| format!("cannot change {}", file.display()))
 }
 
 #[cfg(test)]
