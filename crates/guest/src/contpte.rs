@@ -63,7 +63,7 @@ struct Memory {
 /// What is done, in order, with a name.
 type Step = (&'static str, fn(&mut Memory) -> Result<()>);
 
-const STEPS: [Step; 18] = [
+const STEPS: [Step; 21] = [
     ("touch", Memory::write_all),
     ("protect-page", |m| m.protect(m.page(0, 1), libc::PROT_READ)),
     ("unprotect-page", |m| m.protect(m.page(0, 1), RW)),
@@ -79,6 +79,14 @@ const STEPS: [Step; 18] = [
         Ok(())
     }),
     ("child-ends", Memory::end_child),
+    // Of private memory this page alone is then known to be the task's own, in a group that is
+    // one again once all is read-only: mprotect() sets its two parts one after the other.
+    ("write-last", |m| {
+        m.write(4, last());
+        Ok(())
+    }),
+    ("protect-mixed", |m| m.protect(m.all(), libc::PROT_READ)),
+    ("unprotect-mixed", |m| m.protect(m.all(), RW)),
     ("write-all", Memory::write_all),
     ("unmap-page", Memory::unmap_page),
     ("move", Memory::relocate),
