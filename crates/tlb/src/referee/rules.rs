@@ -6,7 +6,7 @@
 //! issues and was not checked.
 
 use super::finding::Kind;
-use super::format::{Desc, Leaf};
+use super::format::{Desc, Leaf, grant};
 
 /// Does a TLB that still holds `old` do no harm where the tables say `new`? It
 /// translates to the same place, in the same way and the same size, and grants
@@ -40,6 +40,19 @@ pub fn needs_break(old: &Desc, new: &Desc, va: u64, bbm: u8) -> Option<Break> {
         }
         (Desc::Leaf(old), Desc::Leaf(new)) => leaves(old, new, va, bbm),
     }
+}
+
+/// Do `old` and `new` differ in nothing but the place they map, and can neither be written
+/// through? Gives both places and their size in bytes. Then either may be used, and
+/// break-before-make is not asked for, if both places hold the same.
+pub fn copies(old: &Desc, new: &Desc) -> Option<(u64, u64, u64)> {
+    let (Desc::Leaf(old), Desc::Leaf(new)) = (old, new) else {
+        return None;
+    };
+    let read_only = (old.grants | new.grants) & (grant::KERNEL_WRITE | grant::USER_WRITE) == 0;
+    let elsewhere = Leaf { pa: new.pa, ..*old };
+    let same = alike(&elsewhere, new);
+    (read_only && same).then_some((old.pa, new.pa, 1 << old.shift))
 }
 
 /// Why entries may not follow each other directly.
@@ -167,6 +180,27 @@ mod tests {
         }
         let got = needs_break(&Desc::Leaf(global), &Desc::Leaf(old), 0x10000, 0);
         assert_eq!(got, None, "global to non-global");
+    }
+
+    #[test]
+    fn copies_are_read_only_and_alike() {
+        let (old, new) = (page(0x10000), page(0x20000));
+        let places = |old: Leaf, new: Leaf| copies(&Desc::Leaf(old), &Desc::Leaf(new));
+        assert_eq!(places(old, new), Some((0x10000, 0x20000, 1 << 16)));
+        let older = Leaf {
+            cacheable: false,
+            ..new
+        };
+        assert!(places(old, older).is_some(), "an age is no difference");
+        let typed = Leaf {
+            attributes: 0x304,
+            ..new
+        };
+        for other in [writable(new), contiguous(new), typed] {
+            assert_eq!(places(old, other), None);
+        }
+        assert_eq!(places(writable(old), new), None);
+        assert_eq!(copies(&Desc::Leaf(old), &Desc::Invalid), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! dsb   dsbst   dsbld   dsbnsh   isb   user TASK   task N   asid N
 //! tlbi VA   tlbiis VA   valeis VA   ttl LEVEL VA   range FIRST LAST   asidis N   all   allis
 //! unlink VA   link VA   block VA   root N
+//! fill PAGE N                              makes the page memory that holds N
 //! ```
 //!
 //! and what litmus tests have besides: `load VA`, which reads its entry, `fail`, which is
@@ -221,6 +222,10 @@ impl World {
                 self.referee
                     .faulted(at, va, Access::Write, va < KERNEL, &self.mem);
             }
+            "fill" => {
+                self.mem.table(page(words[2]), 4096);
+                self.mem.set(page(words[2]), 511, number(3));
+            }
             "dsb" => self.referee.dsb(cpu, dsb(true, true, true)),
             "dsbst" => self.referee.dsb(cpu, dsb(false, true, true)),
             "dsbld" => self.referee.dsb(cpu, dsb(false, false, true)),
@@ -369,6 +374,14 @@ cases! {
         "0 set x a+old", "0 inv x; 0 user; 0 set x b; 0 read x" => [];
     a_stale_translation_elsewhere_is_found_at_once:
         "0 set x a", "0 inv x; 0 set x b; 0 read x" => [NoFlush, StaleTranslation];
+    a_read_only_page_may_give_way_to_its_copy:
+        "0 set x a+ro", "0 fill a 7; 0 fill b 7; 0 inv x; 0 set x b+ro; 0 read x; 1 fetch x" => [];
+    a_page_that_can_be_written_may_not:
+        "0 set x a", "0 fill a 7; 0 fill b 7; 0 inv x; 0 set x b+ro; 0 read x" => [NoFlush, StaleTranslation];
+    a_page_with_other_contents_is_no_copy:
+        "0 set x a+ro", "0 fill a 7; 0 fill b 8; 0 inv x; 0 set x b+ro; 0 read x" => [NoFlush, StaleTranslation];
+    a_copy_that_was_written_is_none_any_more:
+        "0 set x a+ro", "0 fill a 7; 0 fill b 7; 0 inv x; 0 set x b+ro; 0 fill b 8; 1 read x" => [StaleTranslation];
     a_new_asid_has_no_old_entries:
         "0 set x a", "0 inv x; 0 user; 0 asid 2; 0 fault x" => [];
     and_the_old_one_still_has:
