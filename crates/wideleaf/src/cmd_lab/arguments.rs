@@ -156,7 +156,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
     seconds: Option<u32>,
     /// What is played in the job storm: all, collapse-truncate, pinned,
-    /// direct-write, slow-read or busy-cpu [default: all]
+    /// direct-write, slow-read, busy-cpu or charged [default: all]
     #[arg(long, value_name = "NAME")]
     scenario: Option<Scenario>,
     /// A further fragment of kernel/config for the kernels, such as debug or
