@@ -175,13 +175,17 @@ fn compile(tree: &Path, arch: Arch, compiler: &Path, lock: &Lock, into: &Path) -
     Ok(())
 }
 
-/// Programs and scripts, all of which are executable.
+/// Programs and scripts, all of which are executable, and the runner, which a tree that was
+/// switched by an earlier version is not sure to have so.
 fn collect(from: &Path, into: &Path) -> Result<()> {
     for item in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let item = item?;
         let meta = item.metadata()?;
-        if meta.is_file() && meta.permissions().mode() & 0o111 != 0 {
-            fs::copy(item.path(), into.join(item.file_name()))?;
+        let is_runner = item.file_name() == RUNNER;
+        if meta.is_file() && (is_runner || meta.permissions().mode() & 0o111 != 0) {
+            let copy = into.join(item.file_name());
+            fs::copy(item.path(), &copy)?;
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
         }
     }
     if !into.join(RUNNER).exists() {
@@ -198,7 +202,7 @@ mod tests {
     fn what_can_be_run_is_collected() {
         let (from, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         assert!(collect(from.path(), into.path()).is_err());
-        for (name, mode) in [(RUNNER, 0o755), ("khugepaged", 0o755), ("cow.c", 0o644)] {
+        for (name, mode) in [(RUNNER, 0o644), ("khugepaged", 0o755), ("cow.c", 0o644)] {
             let path = from.path().join(name);
             fs::write(&path, name).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
@@ -210,5 +214,7 @@ mod tests {
             .collect();
         names.sort();
         assert_eq!(names, ["khugepaged", RUNNER]);
+        let runner = fs::metadata(into.path().join(RUNNER)).unwrap();
+        assert_eq!(runner.permissions().mode() & 0o777, 0o755);
     }
 }

@@ -153,7 +153,7 @@ impl WorkTree {
     }
 
     /// Gives a file of the tree this content; `None` removes it. A file that
-    /// has it already keeps its time.
+    /// has it already keeps its time, and one that has another its mode.
     fn put(&self, path: &str, content: Option<&[u8]>) -> Result<()> {
         let file = self.src().join(path);
         if read_if_there(&file)?.as_deref() == content {
@@ -165,6 +165,9 @@ impl WorkTree {
                 let new = self.dir().join("switch.tmp");
                 write_synced(&new, content)?;
                 fs::create_dir_all(file.parent().context("a path has a parent")?)?;
+                if let Ok(old) = fs::metadata(&file) {
+                    fs::set_permissions(&new, old.permissions())?;
+                }
                 fs::rename(&new, &file)
             }
         }
@@ -332,6 +335,20 @@ mod tests {
         // make must see that this file is not what it was compiled from.
         let file = src.join("mm/filemap.c");
         assert!(back[&file].1 > patched[&file].1);
+    }
+
+    #[test]
+    fn a_script_stays_executable() {
+        use std::os::unix::fs::PermissionsExt;
+        let lab = Lab::new();
+        let mut tree = lab.tree();
+        let script = tree.src().join("mm/filemap.c");
+        let mode = || fs::metadata(&script).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        tree.switch(&lab.series().into()).unwrap();
+        assert_eq!(mode(), 0o755);
+        tree.switch(&Stack::default()).unwrap();
+        assert_eq!(mode(), 0o755);
     }
 
     #[test]
