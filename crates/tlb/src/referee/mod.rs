@@ -731,9 +731,7 @@ impl Referee {
         }
         let now = format::walk(&mmu, mem, va).map_or(Desc::Invalid, |(desc, ..)| desc);
         for r in old {
-            if let Some(kind) = stale_use(&r, &now, va, needs, self.strict)
-                && (self.strict || !are_copies(&r.old, &now, Some(va), mem))
-            {
+            if let Some(kind) = stale_use(&r, &now, va, needs, self.strict, mem) {
                 self.report(kind, va, &r, &now, at);
             }
         }
@@ -778,7 +776,14 @@ impl Referee {
 
 /// Does an access through `r` that needs `needs` harm, where the tables say
 /// `now`?
-fn stale_use(r: &Record, now: &Desc, va: u64, needs: u8, strict: bool) -> Option<Kind> {
+fn stale_use(
+    r: &Record,
+    now: &Desc,
+    va: u64,
+    needs: u8,
+    strict: bool,
+    mem: &impl PhysMem,
+) -> Option<Kind> {
     let Desc::Leaf(old) = &r.old else {
         return None;
     };
@@ -786,7 +791,8 @@ fn stale_use(r: &Record, now: &Desc, va: u64, needs: u8, strict: bool) -> Option
     match now {
         Desc::Leaf(new) if new.grants & needs != 0 => {
             let same = at(old) == at(new) && old.attributes == new.attributes;
-            (!same).then_some(Kind::StaleTranslation)
+            let harmless = same || !strict && are_copies(&r.old, now, Some(va), mem);
+            (!harmless).then_some(Kind::StaleTranslation)
         }
         // Between the store and the flush others may still use it: that is
         // what the flush waits for.

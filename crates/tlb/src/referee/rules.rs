@@ -42,9 +42,9 @@ pub fn needs_break(old: &Desc, new: &Desc, va: u64, bbm: u8) -> Option<Break> {
     }
 }
 
-/// Do `old` and `new` differ in nothing but the place they map, and can neither be written
-/// through? Gives both places and their size in bytes. Then either may be used, and
-/// break-before-make is not asked for, if both places hold the same.
+/// Do `old` and `new` differ in nothing but the place they map and what they grant, and can neither
+/// be written through? Gives both places and their size in bytes. If both places hold the same,
+/// break-before-make is not asked for, and an access that both grant may use either.
 pub fn copies(old: &Desc, new: &Desc) -> Option<(u64, u64, u64)> {
     let (Desc::Leaf(old), Desc::Leaf(new)) = (old, new) else {
         return None;

@@ -7,7 +7,7 @@
 //! memory. A line is a CPU, then one of
 //!
 //! ```text
-//! set VA PAGE[+ro][+cont][+old][+nc][+global]   inv VA   read VA   write VA   fetch VA   fault VA
+//! set VA PAGE[+ro][+xn][+cont][+old][+nc][+global]   inv VA   read VA   write VA   fetch VA   fault VA
 //! dsb   dsbst   dsbld   dsbnsh   isb   user TASK   task N   asid N
 //! tlbi VA   tlbiis VA   valeis VA   ttl LEVEL VA   range FIRST LAST   asidis N   all   allis
 //! unlink VA   link VA   block VA   root N
@@ -90,6 +90,7 @@ fn entry(text: &str, high: bool) -> u64 {
             "tagged" => value |= 2 << 2,
             "global" => value &= !(1 << 11),
             "dbm" => value |= 1 << 51,
+            "xn" => value |= 1 << 54,
             _ => panic!("no attribute {word}"),
         }
     }
@@ -382,6 +383,8 @@ cases! {
         "0 set x a+ro", "0 fill a 7; 0 fill b 8; 0 inv x; 0 set x b+ro; 0 read x" => [NoFlush, StaleTranslation];
     a_copy_that_was_written_is_none_any_more:
         "0 set x a+ro", "0 fill a 7; 0 fill b 7; 0 inv x; 0 set x b+ro; 0 fill b 8; 1 read x" => [StaleTranslation];
+    a_copy_takes_away_what_it_does_not_grant:
+        "0 set x a+ro", "0 fill a 7; 0 fill b 7; 0 inv x; 0 set x b+ro+xn; 0 user; 1 fetch x" => [StaleGrant];
     a_new_asid_has_no_old_entries:
         "0 set x a", "0 inv x; 0 user; 0 asid 2; 0 fault x" => [];
     and_the_old_one_still_has:
