@@ -9,7 +9,7 @@ use crate::source::{self, Source};
 use crate::stack::Stack;
 use crate::toolchain::{compiler, cross};
 use crate::worktree::WorkTree;
-use crate::{Arch, Commit, Kernel, Spec, counts, preflight};
+use crate::{Arch, Commit, Kernel, Spec, ccache, counts, preflight};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -458,6 +458,7 @@ impl<'a> Build<'a> {
 
     fn make(&mut self, targets: &[&str], compiled: &mut dyn FnMut(u64)) -> Result<()> {
         let mut make = command(&self.tree.src(), self.inputs.spec.arch);
+        ccache::put_before_compilers(&mut make, &self.tree.ccache());
         make.arg(format!("O={}", self.obj.display()))
             .args(FIXED.map(|(name, value)| format!("{name}={value}")))
             .args(targets);
@@ -513,9 +514,11 @@ fn steers_kbuild(name: &str) -> bool {
         "LOCALVERSION",
     ];
     NAMES.contains(&name)
-        || ["MAKE", "MFLAGS", "KBUILD_", "KCONFIG_", "CONFIG_"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
+        || [
+            "MAKE", "MFLAGS", "KBUILD_", "KCONFIG_", "CONFIG_", "CCACHE_",
+        ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// The file that QEMU boots, in the object folder. On x86-64 that is the ELF

@@ -14,6 +14,7 @@
 mod author;
 mod base;
 mod build;
+mod ccache;
 pub mod checkpatch;
 mod commit;
 pub mod config;

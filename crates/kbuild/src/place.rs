@@ -50,6 +50,11 @@ impl Place {
         self.dir.join("src")
     }
 
+    /// What ccache remembers, of all places.
+    pub(crate) fn ccache(&self) -> PathBuf {
+        self.dir.with_file_name("ccache")
+    }
+
     /// The lock's file, for make to inherit.
     pub(crate) fn lock(&self) -> BorrowedFd<'_> {
         self.lock.as_fd()
