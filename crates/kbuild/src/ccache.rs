@@ -11,7 +11,7 @@ use std::process::Command;
 /// they change no command line, by which kbuild, too, decides what to compile again.
 const LINKS: &str = "/usr/lib/ccache";
 
-/// More than all machines, both bases and their series need.
+/// Bounds the disk that it takes; what was not used for longest goes first.
 const MAX_SIZE: &str = "4G";
 
 /// Lets `make` compile through ccache, if that is installed; what it remembers is in `dir`.
@@ -20,19 +20,18 @@ pub(crate) fn put_before_compilers(make: &mut Command, dir: &Path) {
 }
 
 fn put(make: &mut Command, links: &Path, dir: &Path) {
-    if !links.is_dir() {
+    // Without a PATH the system's own is searched, for make as well.
+    let Some(rest) = std::env::var_os("PATH").filter(|_| links.is_dir()) else {
         return;
-    }
+    };
     let mut path = OsString::from(links);
-    if let Some(rest) = std::env::var_os("PATH") {
-        path.push(":");
-        path.push(rest);
-    }
+    path.push(":");
+    path.push(rest);
     make.env("PATH", path)
         .env("CCACHE_DIR", dir)
         .env("CCACHE_MAXSIZE", MAX_SIZE)
-        // The list of headers that kbuild has the compiler write is enough, without a second run
-        // of the preprocessor: what is not remembered costs a few per cent, not a quarter.
+        // The list of headers that kbuild has the compiler write is enough to look a file up by.
+        // Otherwise ccache would run the preprocessor first, for each file that it does not know.
         .env("CCACHE_DEPEND", "1");
 }
 
