@@ -27,7 +27,7 @@ const NOT_HERE: i32 = 77;
 
 type Step = (&'static str, fn() -> Result<()>, End);
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     ("write-protected memory", protect, End::Segfault),
     ("unmapped memory", unmap, End::Segfault),
     ("moved memory", relocate, End::Segfault),
@@ -36,6 +36,11 @@ const STEPS: [Step; 12] = [
     (
         "copy on write of cold memory",
         cold_copy_on_write,
+        End::Well,
+    ),
+    (
+        "copy on write within a system call",
+        copy_in_system_call,
         End::Well,
     ),
     ("addresses used again", reuse, End::Well),
@@ -217,16 +222,54 @@ fn cold_copy_on_write() -> Result<()> {
 /// Writes to memory that a child has too.
 fn shared_writes(before: fn(&Memory) -> Result<()>) -> Result<()> {
     let memory = Memory::new(SIZE)?;
+    beside_a_child(|| {
+        before(&memory)?;
+        memory.read();
+        before(&memory)?;
+        memory.write();
+        Ok(())
+    })
+}
+
+/// The kernel takes a copy of a page for itself and then reads there, with no return from an
+/// exception between: FUTEX_WAIT pins the page, and compares a word of it.
+fn copy_in_system_call() -> Result<()> {
+    const NOT_THE_VALUE: u32 = 0xffff_ffff;
+    let memory = Memory::new(16 * page_size())?;
+    beside_a_child(|| {
+        memory.read();
+        for offset in (0..memory.len).step_by(page_size()) {
+            let word = memory.start.wrapping_add(offset);
+            let timeout = null_mut::<libc::timespec>();
+            // SAFETY: a word of this process' own memory; the kernel only compares it.
+            let result = unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    word,
+                    libc::FUTEX_WAIT,
+                    NOT_THE_VALUE,
+                    timeout,
+                )
+            };
+            let error = last_error();
+            ensure!(
+                result == -1 && error.raw_os_error() == Some(libc::EAGAIN),
+                "futex: {result}, {error}"
+            );
+        }
+        Ok(())
+    })
+}
+
+/// Calls `f` while a child has all memory too.
+fn beside_a_child(f: impl FnOnce() -> Result<()>) -> Result<()> {
     // SAFETY: there is one thread.
     match unsafe { fork() }.context("fork")? {
         ForkResult::Child => loop {
             nix::unistd::pause();
         },
         ForkResult::Parent { child } => {
-            before(&memory)?;
-            memory.read();
-            before(&memory)?;
-            memory.write();
+            f()?;
             nix::sys::signal::kill(child, Signal::SIGKILL).context("kill")?;
             waitpid(child, None).context("waitpid")?;
             Ok(())

@@ -139,6 +139,8 @@ named!(
         Max = "max",
         /// The same, and of a make that kernels know to change the size of leaves live.
         Bbm = "bbm",
+        /// The first, of which the referee takes no FEAT_ETS2 for granted.
+        NoEts2 = "no-ets2",
     }
 );
 

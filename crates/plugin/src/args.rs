@@ -20,6 +20,8 @@ pub struct Args {
     pub referee: Referee,
     /// Level of FEAT_BBM that the CPUs promise without conflict aborts, 0 to 2.
     pub bbm: u8,
+    /// Whether the CPUs promise FEAT_ETS2.
+    pub ets2: bool,
     /// Whether vCPUs run in turn in one thread, if there are several.
     pub turns: bool,
 }
@@ -36,7 +38,7 @@ pub enum Referee {
     Strict,
 }
 
-const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, bbm=LEVEL, turns=on";
+const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, bbm=LEVEL, ets2=on, turns=on";
 
 /// Parses `args`, of the form `name=value`.
 ///
@@ -45,7 +47,7 @@ const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and o
 /// A sentence that names the argument, its value and what would be right.
 pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args, String> {
     let (mut profile, mut ram, mut out) = (None, None, None);
-    let (mut referee, mut turns, mut bbm) = (Referee::Off, false, None);
+    let (mut referee, mut turns, mut bbm, mut ets2) = (Referee::Off, false, None, false);
     let mut ram_base = match arch {
         Arch::Arm64 => 0x4000_0000,
         Arch::X86_64 => 0,
@@ -61,6 +63,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
             "ram_base" => ram_base = address(value)?,
             "referee" => referee = referee_of(value)?,
             "bbm" => bbm = Some(level(value)?),
+            "ets2" => ets2 = on_or_off(name, value)?,
             "turns" => turns = on_or_off(name, value)?,
             _ => return Err(format!("argument {name:?} is not known; {USAGE}")),
         }
@@ -73,6 +76,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
     Ok(Args {
         profile,
         bbm: bbm.unwrap_or(profile.bbm),
+        ets2,
         ram: ram.ok_or_else(|| missing("ram"))?,
         ram_base,
         out: out.ok_or_else(|| missing("out"))?,
@@ -147,10 +151,11 @@ mod tests {
             "ram_base=0x80000000",
         ];
         let got = parse(Arch::Arm64, args.into_iter()).unwrap();
-        assert_eq!((got.ram_base, got.bbm), (0x8000_0000, 0));
+        assert_eq!((got.ram_base, got.bbm, got.ets2), (0x8000_0000, 0, false));
         // What the guest's CPUs say of themselves counts, not what the modelled one does.
-        let got = parse(Arch::Arm64, args.into_iter().chain(["bbm=2"])).unwrap();
-        assert_eq!(got.bbm, 2);
+        let asked = args.into_iter().chain(["bbm=2", "ets2=on"]);
+        let got = parse(Arch::Arm64, asked).unwrap();
+        assert_eq!((got.bbm, got.ets2), (2, true));
     }
 
     #[test]
@@ -177,6 +182,8 @@ mod tests {
         );
         let e = error(Arch::Arm64, &["bbm=3"]);
         assert!(e.contains("bbm=3") && e.contains("0, 1 or 2"), "{e}");
+        let e = error(Arch::Arm64, &["ets2=1"]);
+        assert!(e.contains("ets2=1") && e.contains("on or off"), "{e}");
         let e = error(Arch::Arm64, &["turns=yes"]);
         assert!(e.contains("turns=yes") && e.contains("on or off"), "{e}");
         let e = error(Arch::Arm64, &["fast"]);

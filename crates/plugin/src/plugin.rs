@@ -63,7 +63,7 @@ impl Plugin {
         vcpus: i32,
         board: *mut sys::qemu_plugin_scoreboard,
     ) -> Self {
-        let watch = |strict| Watch::new(vcpus.max(1) as usize, args.bbm, arch, strict);
+        let watch = |strict| Watch::new(vcpus.max(1) as usize, &args, arch, strict);
         let referee = match args.referee {
             Referee::Off => None,
             Referee::On => Some(watch(false)),

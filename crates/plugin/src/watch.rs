@@ -15,6 +15,7 @@
 //! whose own TLB need not hold it any more. So the fault counts as a use: it is
 //! seen when the kernel's handler reads FAR_EL1.
 
+use crate::args::Args;
 use crate::ffi::{self, sys};
 use crate::ram::Ram;
 use crate::registers::Registers;
@@ -42,10 +43,10 @@ pub struct Watch {
 const ZVA: u64 = 2048;
 
 impl Watch {
-    /// For `cpus` vCPUs that promise FEAT_BBM of level `bbm`. `strict`:
+    /// For `cpus` vCPUs of `arch` that promise what `args` say. `strict`:
     /// [`Referee::strict`].
-    pub fn new(cpus: usize, bbm: u8, arch: Arch, strict: bool) -> Self {
-        let referee = Referee::new(cpus, bbm, arch == Arch::X86_64);
+    pub fn new(cpus: usize, args: &Args, arch: Arch, strict: bool) -> Self {
+        let referee = Referee::new(cpus, args.bbm, arch == Arch::X86_64).ets2(args.ets2);
         Watch {
             referee: Mutex::new(if strict { referee.strict() } else { referee }),
             busy: AtomicU64::new(0),

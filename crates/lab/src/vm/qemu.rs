@@ -99,7 +99,7 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     match guest.arch {
         Arch::Arm64 => {
             args.plain("-cpu").push(match guest.cpu_model {
-                CpuModel::Max => "max".into(),
+                CpuModel::Max | CpuModel::NoEts2 => "max".into(),
                 CpuModel::Bbm => format!("max,midr={BBM_MIDR:#x}"),
             });
         }
@@ -166,18 +166,21 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
             escape(guest.ram),
             escape(plugin.out),
             if plugin.referee { "on" } else { "off" }
-        ) + bbm(guest.cpu_model)
+        ) + promises(guest.arch, guest.cpu_model)
             + if guest.cpus > 1 { ",turns=on" } else { "" };
         args.plain("-plugin").push(value);
     }
     args.list
 }
 
-/// What the referee is to allow CPUs that kernels let change the size of leaves live.
-fn bbm(cpu_model: CpuModel) -> &'static str {
-    match cpu_model {
-        CpuModel::Max => "",
-        CpuModel::Bbm => ",bbm=2",
+/// What the CPUs promise, for the referee. QEMU's `max` says FEAT_ETS2 in ID_AA64MMFR1_EL1 (since
+/// 9.1, 74360f3544be). That it also says FEAT_BBM kernels do not take from there, but from a list
+/// of makes.
+fn promises(arch: Arch, cpu_model: CpuModel) -> &'static str {
+    match (arch, cpu_model) {
+        (Arch::X86_64, _) | (_, CpuModel::NoEts2) => "",
+        (Arch::Arm64, CpuModel::Max) => ",ets2=on",
+        (Arch::Arm64, CpuModel::Bbm) => ",ets2=on,bbm=2",
     }
 }
 
@@ -367,6 +370,23 @@ mod tests {
             slow.contains("readonly=on,throttling.iops-total=1,"),
             "{slow}"
         );
+    }
+
+    #[test]
+    fn the_referee_knows_what_the_cpus_promise() {
+        for (arch, model, end) in [
+            (Arch::Arm64, CpuModel::Max, "referee=on,ets2=on"),
+            (Arch::Arm64, CpuModel::Bbm, "referee=on,ets2=on,bbm=2"),
+            (Arch::Arm64, CpuModel::NoEts2, "referee=on"),
+            (Arch::X86_64, CpuModel::Max, "referee=on"),
+        ] {
+            let args = line(&Guest {
+                cpu_model: model,
+                plugin: Some(plugin()),
+                ..guest(arch)
+            });
+            assert!(args.ends_with(end), "{args}");
+        }
     }
 
     #[test]

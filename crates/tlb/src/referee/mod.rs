@@ -136,6 +136,17 @@ impl Referee {
         self
     }
 
+    /// The CPUs promise FEAT_ETS2 (Armv8.8): a load or store behind a DSB is translated after the
+    /// DSB is complete, and an invalidation is complete then for translations that nobody could
+    /// fetch through (Arm ARM DDI 0487, B2.10.9 and R_BLDZX, as QEMU's commit 74360f3544be quotes
+    /// them). Without it a CPU's own accesses may use what it invalidated until it synchronises
+    /// its context.
+    #[must_use]
+    pub fn ets2(mut self, ets2: bool) -> Self {
+        self.stale.ets2 = ets2;
+        self
+    }
+
     /// What was found so far.
     pub fn findings(&self) -> Findings {
         let mut all = self.findings.clone();

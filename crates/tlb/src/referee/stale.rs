@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Old translations: what left the page tables and may still be in a TLB.
 
-use super::format::Desc;
+use super::format::{Desc, grant};
 use crate::tlb::Invalidate;
 use std::collections::{BTreeMap, HashMap};
 
@@ -62,6 +62,12 @@ impl Record {
     /// CPUs whose accesses it may still serve.
     fn serves(&self) -> u64 {
         self.holders | self.unsynchronised
+    }
+
+    /// Could nothing have been fetched through it?
+    fn is_data(&self) -> bool {
+        const FETCH: u8 = grant::KERNEL_FETCH | grant::USER_FETCH;
+        matches!(&self.old, Desc::Leaf(leaf) if leaf.grants & FETCH == 0)
     }
 
     /// Last address.
@@ -203,6 +209,8 @@ pub struct Stale {
     pub most: usize,
     /// Not remembered.
     pub forgotten: u64,
+    /// The CPUs promise FEAT_ETS2: [`super::Referee::ets2`].
+    pub ets2: bool,
     /// Those whose store no DSB followed, by CPU that knows of it.
     invisible: HashMap<usize, Vec<Key>>,
     /// Those whose maker has not returned to user space.
@@ -441,9 +449,9 @@ impl Stale {
 
     /// A DSB on `cpu` that orders stores: what it stored is visible. If
     /// `completes` also its invalidations are complete, of all CPUs
-    /// (`shareable`) or of its own TLB. `self_synchronising`: the CPU's own
-    /// accesses need no context synchronisation. Returns what is over.
+    /// (`shareable`) or of its own TLB. Returns what is over.
     pub fn barrier(&mut self, cpu: usize, completes: bool, shareable: bool) -> Vec<Record> {
+        let ets2 = self.ets2;
         for key in self.invisible.remove(&cpu).unwrap_or_default() {
             self.at(key, |r| r.visible |= r.seen_by >> cpu & 1 != 0);
         }
@@ -462,7 +470,9 @@ impl Stale {
                 let mask = ended.fold(0, |all, (_, mask)| all | mask);
                 let mask = if shareable { mask } else { mask & own };
                 r.in_flight.retain(|(by, _)| *by != cpu);
-                r.unsynchronised |= r.holders & mask & own;
+                if !(ets2 && r.is_data()) {
+                    r.unsynchronised |= r.holders & mask & own;
+                }
                 r.holders &= !mask;
                 lost.more(before & !r.serves());
             });

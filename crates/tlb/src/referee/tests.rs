@@ -90,7 +90,7 @@ fn entry(text: &str, high: bool) -> u64 {
             "tagged" => value |= 2 << 2,
             "global" => value &= !(1 << 11),
             "dbm" => value |= 1 << 51,
-            "xn" => value |= 1 << 54,
+            "xn" => value |= 3 << 53,
             _ => panic!("no attribute {word}"),
         }
     }
@@ -503,6 +503,30 @@ fn a_root_is_forgotten_once_it_is_empty_and_unused() {
     assert!(w.referee.is_table(L1), "entries may be cached");
     w.store(0, L1, 0);
     assert!(!w.referee.is_table(L1));
+}
+
+#[test]
+fn a_barrier_orders_translations_where_the_cpu_promises_it() {
+    let kinds = |ets2, set_up, program| {
+        let mut w = World::new(Referee::new(2, 0, false).ets2(ets2));
+        w.run(set_up)
+            .run("0 dsb; 0 allis; 0 dsb; 0 isb")
+            .run(program);
+        let list = w.findings().list;
+        list.iter().map(|f| f.kind).collect::<Vec<_>>()
+    };
+    let stale = [Kind::StaleTranslation];
+    // A copy on write whose page the kernel reads before it returns from the exception.
+    let data = "0 set x a+ro+xn";
+    let copied = "0 inv x; 0 dsb; 0 valeis x; 0 dsb; 0 set x b+xn; 0 read x";
+    assert_eq!(kinds(false, data, copied), stale);
+    assert_eq!(kinds(true, data, copied), []);
+    let returned = "0 inv x; 0 dsb; 0 valeis x; 0 dsb; 0 set x b+xn; 0 eret; 0 read x";
+    assert_eq!(kinds(false, data, returned), []);
+    // Not so for what could be fetched, and not without the barrier.
+    assert_eq!(kinds(true, "0 set x a+ro", copied), stale);
+    let unfinished = "0 inv x; 0 dsb; 0 valeis x; 0 set x b+xn; 0 read x";
+    assert_ne!(kinds(true, data, unfinished), []);
 }
 
 #[test]

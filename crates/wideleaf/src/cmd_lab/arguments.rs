@@ -148,8 +148,9 @@ pub struct RunArgs {
     /// CPUs of the guest [default: 1, in the job storm 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: Option<u32>,
-    /// What an arm64 guest's CPUs say that they are: max, or bbm, whose kernels may
-    /// change the size of leaves live [default: max; bbm in jobs on the linear map]
+    /// What an arm64 guest's CPUs are: max; bbm, whose kernels may change the size of
+    /// leaves live; or no-ets2, where a load may be translated before a barrier
+    /// [default: max; bbm in jobs on the linear map]
     #[arg(long, value_name = "MODEL")]
     cpu_model: Option<CpuModel>,
     /// Seconds that the job storm lasts [default: 60]
