@@ -158,6 +158,37 @@ pub unsafe extern "C" fn on_count(_: c_uint, instructions: *mut c_void) {
     }
 }
 
+/// The instruction at `address` runs for the first time, or again after others.
+pub unsafe extern "C" fn on_repeat(index: c_uint, address: *mut c_void) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    let inline = plugin.inline(index);
+    inline.repeating = address as u64;
+    inline.instructions += 1;
+    inline.fetches += 1;
+}
+
+/// The instruction at `address` runs, and vCPUs take turns: [`on_block`] has counted its block.
+pub unsafe extern "C" fn on_repeat_in_turn(_: c_uint, address: *mut c_void) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    let Some(turns) = &plugin.turns else { return };
+    let inline = plugin.inline(turns.current());
+    if inline.repeating == address as u64 {
+        inline.fetches -= 1;
+    } else {
+        inline.repeating = address as u64;
+        inline.instructions += 1;
+    }
+}
+
+/// What runs now is `address`, an [`crate::inline::Inline::repeating`], and vCPUs take turns.
+pub unsafe extern "C" fn on_repeating(_: c_uint, address: *mut c_void) {
+    if let Some(plugin) = PLUGIN.get()
+        && let Some(turns) = &plugin.turns
+    {
+        plugin.inline(turns.current()).repeating = address as u64;
+    }
+}
+
 /// A block begins in another page than the last; `page` is its [`Inline::page`].
 pub unsafe extern "C" fn on_page(index: c_uint, page: *mut c_void) {
     if let Some((plugin, vcpu)) = current(index) {

@@ -13,7 +13,14 @@ pub struct Inline {
     pub fetches: u64,
     /// Instructions since then.
     pub instructions: u64,
+    /// x86-64: the string instruction that ran last, by its host address, if it may go on
+    /// repeating; else [`NOTHING`]. QEMU leaves the block, and comes back to the instruction alone,
+    /// for each time that it repeats; a processor retires it once.
+    pub repeating: u64,
 }
+
+/// No instruction lies at this host address.
+pub const NOTHING: u64 = 0;
 
 /// No page has this number: the next block calls [`crate::vcpu::Vcpu::enter_block`].
 pub const NO_PAGE: u64 = u64::MAX;

@@ -4,14 +4,14 @@
 use crate::callbacks;
 use crate::event::Event;
 use crate::ffi::sys;
-use crate::inline::{ALWAYS, Inline};
+use crate::inline::{ALWAYS, Inline, NOTHING};
 use crate::plugin::Plugin;
 use std::ffi::c_void;
 use std::mem::offset_of;
 use sys::qemu_plugin_cb_flags::{QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_CB_R_REGS};
 use sys::qemu_plugin_cond::QEMU_PLUGIN_COND_NE;
 use sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW;
-use sys::qemu_plugin_op::QEMU_PLUGIN_INLINE_ADD_U64;
+use sys::qemu_plugin_op::{QEMU_PLUGIN_INLINE_ADD_U64, QEMU_PLUGIN_INLINE_STORE_U64};
 use wideleaf_arch::Arch;
 use wideleaf_tlb::{insn_arm64, insn_x86};
 
@@ -26,6 +26,8 @@ struct Insn {
     event: Option<Event>,
     /// The rest of the block may not run after it, or it may access memory.
     may_fault: bool,
+    /// Its host address, if it may repeat: see [`Inline::repeating`].
+    repeats: Option<u64>,
 }
 
 impl Insn {
@@ -50,12 +52,16 @@ impl Insn {
             }
             Arch::X86_64 => (insn_x86::decode(&bytes[..len], va).map(Event::X86), true),
         };
+        let repeats = arch == Arch::X86_64 && insn_x86::repeats(&bytes[..len]);
+        // SAFETY: the handle is valid during translation.
+        let host = repeats.then(|| unsafe { sys::qemu_plugin_insn_haddr(handle) } as u64);
         Insn {
             handle,
             va,
             len,
             event,
             may_fault,
+            repeats: host.filter(|&address| address != NOTHING),
         }
     }
 
@@ -147,7 +153,9 @@ fn pages(plugin: &Plugin, insns: &[Insn]) {
                 page,
                 page as *mut c_void,
             );
-            add(plugin, first, offset_of!(Inline, fetches), 1);
+            if first.repeats.is_none() {
+                add(plugin, first, offset_of!(Inline, fetches), 1);
+            }
         }
         if last.straddles() {
             sys::qemu_plugin_register_vcpu_insn_exec_cb(
@@ -164,24 +172,89 @@ fn pages(plugin: &Plugin, insns: &[Insn]) {
 }
 
 fn add(plugin: &Plugin, insn: &Insn, counter: usize, n: u64) {
+    operate(plugin, insn, QEMU_PLUGIN_INLINE_ADD_U64, counter, n);
+}
+
+fn operate(plugin: &Plugin, insn: &Insn, op: sys::qemu_plugin_op, member: usize, operand: u64) {
     // SAFETY: the scoreboard lives for ever, the offset is of a u64 in it.
     unsafe {
         sys::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
             insn.handle,
-            QEMU_PLUGIN_INLINE_ADD_U64,
-            plugin.board(counter),
-            n,
+            op,
+            plugin.board(member),
+            operand,
         );
+    }
+}
+
+/// Says what runs now: `address`, which may repeat, or [`NOTHING`] that does.
+fn set_repeating(plugin: &Plugin, insn: &Insn, address: u64) {
+    match plugin.turns {
+        // SAFETY: the address travels as the data pointer and is not dereferenced.
+        Some(_) => unsafe {
+            sys::qemu_plugin_register_vcpu_insn_exec_cb(
+                insn.handle,
+                Some(callbacks::on_repeating),
+                QEMU_PLUGIN_CB_NO_REGS,
+                address as *mut c_void,
+            );
+        },
+        None => operate(
+            plugin,
+            insn,
+            QEMU_PLUGIN_INLINE_STORE_U64,
+            offset_of!(Inline, repeating),
+            address,
+        ),
+    }
+}
+
+/// Counts an instruction that begins a block and lies at `address`, unless it ran last as well.
+fn count_once(plugin: &Plugin, insn: &Insn, address: u64) {
+    // SAFETY: the address travels as the data pointer and is not dereferenced, the scoreboard
+    // lives for ever.
+    unsafe {
+        match plugin.turns {
+            Some(_) => sys::qemu_plugin_register_vcpu_insn_exec_cb(
+                insn.handle,
+                Some(callbacks::on_repeat_in_turn),
+                QEMU_PLUGIN_CB_NO_REGS,
+                address as *mut c_void,
+            ),
+            None => sys::qemu_plugin_register_vcpu_insn_exec_cond_cb(
+                insn.handle,
+                Some(callbacks::on_repeat),
+                QEMU_PLUGIN_CB_NO_REGS,
+                QEMU_PLUGIN_COND_NE,
+                plugin.board(offset_of!(Inline, repeating)),
+                address,
+                address as *mut c_void,
+            ),
+        }
     }
 }
 
 /// Counts instructions exactly with few additions: a block can be left early
 /// only by an instruction that faults, so one addition does for each run up
 /// to and including such an instruction. An event starts a run of its own,
-/// because it may change where counts belong.
+/// because it may change where counts belong. What repeats ends a block, and the block that it
+/// begins is that instruction, come back to repeat itself.
 fn count_instructions(plugin: &Plugin, insns: &[Insn]) {
-    let mut start = 0;
-    for i in 0..insns.len() {
+    let Some(first) = insns.first() else { return };
+    let counted = match first.repeats {
+        Some(address) => {
+            count_once(plugin, first, address);
+            1
+        }
+        None => {
+            if plugin.arch() == Arch::X86_64 {
+                set_repeating(plugin, first, NOTHING);
+            }
+            0
+        }
+    };
+    let mut start = counted;
+    for i in counted..insns.len() {
         let next_is_event = insns.get(i + 1).is_none_or(|n| n.event.is_some());
         if insns[i].may_fault || insns[i].event.is_some() || next_is_event {
             let n = i + 1 - start;
@@ -204,6 +277,9 @@ fn count_instructions(plugin: &Plugin, insns: &[Insn]) {
                 ),
             }
             start = i + 1;
+        }
+        if let Some(address) = insns[i].repeats {
+            set_repeating(plugin, &insns[i], address);
         }
     }
 }

@@ -165,6 +165,17 @@ back:	phase	0
 	call_kernel 0
 	phase	0
 
+	/* 12: string instructions, each of which is one: repeated, of no length, again. */
+	phase	12
+	mov	$0x40010000, %esi
+	mov	$0x40010800, %edi
+	mov	$1000, %ecx
+	rep movsb
+	rep movsb
+	mov	$10, %ecx
+	repe scasb
+	phase	0
+
 	mov	$0x40010000, %edi
 	mov	$0x003f0000, %esi
 	mov	$77, %edx

@@ -81,6 +81,7 @@ impl Reader<'_> {
 struct Prefixes {
     rex: u8,
     operand16: bool,
+    repeat: bool,
     segment: Option<u8>,
 }
 
@@ -91,28 +92,43 @@ impl Prefixes {
     }
 }
 
-/// Decodes the instruction `bytes` at address `rip`.
-pub fn decode(bytes: &[u8], rip: u64) -> Option<Event> {
-    let r = &mut Reader { bytes, at: 0 };
+/// The prefixes and the first byte of the opcode.
+fn start(r: &mut Reader) -> Option<(Prefixes, u8)> {
     let mut p = Prefixes::default();
-    let opcode = loop {
+    loop {
         match r.byte()? {
             0x66 => p.operand16 = true,
             0x64 => p.segment = Some(4),
             0x65 => p.segment = Some(5),
-            0x26 | 0x2e | 0x36 | 0x3e | 0x67 | 0xf0 | 0xf2 | 0xf3 => {}
+            0xf2 | 0xf3 => p.repeat = true,
+            0x26 | 0x2e | 0x36 | 0x3e | 0x67 | 0xf0 => {}
             rex @ 0x40..=0x4f => {
                 p.rex = rex;
-                break r.byte()?;
+                return Some((p, r.byte()?));
             }
-            other => break other,
+            opcode => return Some((p, opcode)),
         }
-    };
+    }
+}
+
+/// Decodes the instruction `bytes` at address `rip`.
+pub fn decode(bytes: &[u8], rip: u64) -> Option<Event> {
+    let r = &mut Reader { bytes, at: 0 };
+    let (p, opcode) = start(r)?;
     match opcode {
         0x0f => two_byte(r, &p, rip),
         0xcc | 0xcd | 0xcf => Some(Event::PrivilegeLevel),
         _ => None,
     }
+}
+
+/// Is it a string instruction with a repeat prefix (SDM volume 2, "REP/REPE/REPZ/REPNE/REPNZ"):
+/// INS, OUTS, MOVS, CMPS, STOS, LODS or SCAS? A processor retires it once, however often it repeats.
+pub fn repeats(bytes: &[u8]) -> bool {
+    let started = start(&mut Reader { bytes, at: 0 });
+    started.is_some_and(|(p, opcode)| {
+        p.repeat && matches!(opcode, 0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf)
+    })
 }
 
 fn two_byte(r: &mut Reader, p: &Prefixes, rip: u64) -> Option<Event> {
@@ -318,6 +334,24 @@ mod tests {
         ];
         for (bytes, want, text) in cases {
             assert_eq!(decode(bytes, RIP), *want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_repeats() {
+        let cases: &[(&[u8], bool, &str)] = &[
+            (&[0xf3, 0xa4], true, "rep movsb"),
+            (&[0xf3, 0x48, 0xab], true, "rep stosq"),
+            (&[0x66, 0xf2, 0xaf], true, "repne scasw"),
+            (&[0xf3, 0x6c], true, "rep insb"),
+            (&[0xa4], false, "movsb"),
+            (&[0xf3, 0x90], false, "pause"),
+            (&[0xf3, 0x0f, 0xb8, 0xc0], false, "popcnt"),
+            (&[0xf3, 0xc3], false, "repz ret"),
+            (&[0xf3], false, "cut off"),
+        ];
+        for (bytes, want, text) in cases {
+            assert_eq!(repeats(bytes), *want, "{text}");
         }
     }
 
