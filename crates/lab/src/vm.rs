@@ -2,6 +2,7 @@
 //! One guest: its command line, its root, its run, what its kernel said, and
 //! the temporary files and processes that it takes.
 
+mod clock;
 pub mod console;
 pub mod emulator;
 pub mod initramfs;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The QEMU command line of a guest.
 
+use super::clock;
 use crate::options::CpuModel;
 use std::ffi::OsString;
 use std::path::Path;
@@ -193,12 +194,19 @@ fn parameters(guest: &Guest<'_>) -> String {
         Arch::Arm64 => "console=ttyAMA0 earlycon",
         Arch::X86_64 => "console=ttyS0 earlyprintk=ttyS0 reboot=t",
     };
-    format!(
-        "{console} panic=-1 oops=panic panic_on_warn=1 sysctl.vm.compaction_proactiveness=0 {}",
-        guest.parameters
-    )
-    .trim_end()
-    .to_string()
+    let clock = match guest.arch {
+        // With the plugin, RDTSC goes by virtual time, and the kernel finds out how fast that is.
+        Arch::X86_64 if guest.plugin.is_none() => clock::parameters(),
+        _ => String::new(),
+    };
+    let common = "panic=-1 oops=panic panic_on_warn=1 sysctl.vm.compaction_proactiveness=0";
+    let words = [console, common, &clock, guest.parameters];
+    words
+        .map(str::trim)
+        .into_iter()
+        .filter(|words| !words.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[derive(Default)]
@@ -346,6 +354,15 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn an_x86_guest_that_runs_by_the_hosts_clock_knows_its_frequency() {
+        let known = |args: &str| args.contains(" tsc_early_khz=");
+        assert!(known(&joined(Arch::X86_64, None, None)));
+        assert!(!known(&joined(Arch::X86_64, None, Some(plugin()))));
+        assert!(!known(&joined(Arch::Arm64, None, None)));
+    }
+
+    #[test]
     fn where_the_plugin_looks_on_they_run_in_turn() {
         let guest = Guest {
             cpus: 2,
@@ -409,7 +426,7 @@ mod tests {
         assert!(joined(Arch::Arm64, None, None).contains("console=ttyAMA0"));
         assert!(joined(Arch::X86_64, None, None).contains("console=ttyS0"));
         assert!(
-            joined(Arch::X86_64, None, None)
+            joined(Arch::Arm64, None, None)
                 .contains("panic_on_warn=1 sysctl.vm.compaction_proactiveness=0 quiet")
         );
     }
