@@ -4,12 +4,15 @@
 //! Without `-icount`, QEMU's RDTSC gives the host's counter (`cpu_get_host_ticks()`). The machine
 //! `microvm` has nothing that the kernel could hold it against but the PIT, and with that it fails
 //! on a busy host. It then counts timer interrupts, most of which get lost there: in 20 minutes of
-//! a storm beside kernel builds the guest's clock went 166 s.
+//! a storm beside kernel builds the guest's clock went 166 s. Told the frequency alone, it still
+//! holds the counter against these interrupts, and so calls it unstable.
 
-/// Kernel parameters that tell the counter's frequency; empty where this host has none to measure.
-/// Takes 60 ms.
+/// Kernel parameters that tell the counter's frequency, and to trust it; empty where this host has
+/// none to measure. Takes 60 ms.
 pub fn parameters() -> String {
-    khz().map_or_else(String::new, |khz| format!("tsc_early_khz={khz}"))
+    khz().map_or_else(String::new, |khz| {
+        format!("tsc_early_khz={khz} tsc=reliable")
+    })
 }
 
 /// The host's counter in kHz, the middle one of three tries: whoever is interrupted between the
