@@ -76,6 +76,8 @@ fn counts(instructions: u64, itlb: u64, dtlb: u64) -> Counts {
         walks: itlb + dtlb,
         walk_reads: 3,
         tlb_invalidations: 0,
+        function_calls: 0,
+        function_instructions: 0,
     }
 }
 

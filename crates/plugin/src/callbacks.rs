@@ -111,7 +111,7 @@ fn warn(warnings: &mut Vec<String>, index: usize, vcpu: &Vcpu) {
     if vcpu.unknown_markers != 0 {
         let n = vcpu.unknown_markers;
         warnings.push(format!(
-            "vCPU {index}: {n} markers with a code that is neither a phase (0 to 127) nor 200"
+            "vCPU {index}: {n} markers with a code that is neither a phase (0 to 127) nor 200 or 201"
         ));
     }
 }

@@ -20,4 +20,6 @@ pub enum Mail {
     Invalidate(Invalidate),
     /// The job entered a phase.
     Phase(u8),
+    /// The job named the function at this address.
+    Function(u64),
 }

@@ -14,6 +14,8 @@ pub struct Registers {
     general: Vec<Handle>,
     /// arm64: TTBR0_EL1, TTBR1_EL1, TCR_EL1, SCTLR, MAIR_EL1. x86: CR0, CR3, CR4, EFER.
     translation: Vec<Handle>,
+    /// SP of the exception level that runs; RSP.
+    stack: Handle,
     /// arm64: CPSR, which for AArch64 is PSTATE. x86: CS.
     mode: Handle,
     pc: Handle,
@@ -29,7 +31,8 @@ const X86_GENERAL: [&str; 16] = [
     "r14", "r15",
 ];
 
-const X86_STACK: u8 = 4;
+/// arm64's register with the return address.
+const LINK: u8 = 30;
 
 /// Registers 0, 1, 2 of the coverage request on x86: rdi, rsi, rdx.
 const X86_ARGUMENTS: [usize; 3] = [7, 6, 2];
@@ -60,6 +63,7 @@ impl Registers {
                     .map(|n| one(&format!("x{n}")))
                     .collect::<Result<_, _>>()?,
                 translation: many(&["TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "SCTLR", "MAIR_EL1"])?,
+                stack: one("sp")?,
                 mode: one("cpsr")?,
                 pc: one("pc")?,
                 segments: Vec::new(),
@@ -70,6 +74,7 @@ impl Registers {
                 buffer: RegisterBuffer::new(),
                 general: many(&X86_GENERAL)?,
                 translation: many(&["cr0", "cr3", "cr4", "efer"])?,
+                stack: one("rsp")?,
                 mode: one("cs")?,
                 pc: one("rip")?,
                 segments: many(&["fs_base", "gs_base"])?,
@@ -110,12 +115,23 @@ impl Registers {
         self.read(handle)
     }
 
+    /// The stack pointer.
+    pub fn stack(&mut self) -> u64 {
+        self.read(self.stack)
+    }
+
+    /// Where the function returns to whose first instruction is next. arm64 only: x86 has it in
+    /// memory.
+    pub fn return_address(&mut self) -> Option<u64> {
+        (self.arch == Arch::Arm64).then(|| self.general(LINK))
+    }
+
     /// x86: the stack pointer, if it is the kernel's.
     pub fn kernel_stack(&mut self) -> Option<u64> {
         if self.arch != Arch::X86_64 {
             return None;
         }
-        let sp = self.general(X86_STACK);
+        let sp = self.stack();
         (sp >> 63 != 0).then_some(sp)
     }
 

@@ -3,6 +3,7 @@
 
 use crate::event::{Event, Mail};
 use crate::ffi::sys::qemu_plugin_meminfo_t;
+use crate::function::Function;
 use crate::inline::{ALWAYS, NO_PAGE};
 use crate::plugin::Plugin;
 use crate::ram::Ram;
@@ -20,6 +21,9 @@ use wideleaf_tlb::{insn_arm64, insn_x86};
 /// Marker code that asks for a coverage record.
 const COVERAGE: u8 = 200;
 
+/// Marker code that names the function whose calls are counted.
+const FUNCTION: u8 = 201;
+
 /// A vCPU with its model.
 pub struct Vcpu {
     /// The model.
@@ -34,6 +38,8 @@ pub struct Vcpu {
     was_high: bool,
     /// An address in the page of code that was looked up last.
     fetched: u64,
+    /// Whose calls are counted.
+    function: Function,
     /// What the referee needs to know of this vCPU.
     watched: Watched,
     /// x86: what the last MOV to CR3 invalidates, for the referee: the old
@@ -54,6 +60,7 @@ impl Vcpu {
             mode_stale: true,
             was_high: true,
             fetched: 0,
+            function: Function::default(),
             watched: Watched::default(),
             switch: None,
             unknown_markers: 0,
@@ -67,6 +74,9 @@ impl Vcpu {
         let inline = plugin.inline(self.index);
         self.core.add_accesses(Side::Instruction, inline.fetches);
         self.core.add_instructions(inline.instructions);
+        if self.function.runs() {
+            self.core.add_function_instructions(inline.instructions);
+        }
         inline.fetches = 0;
         inline.instructions = 0;
     }
@@ -91,9 +101,11 @@ impl Vcpu {
                 .block(watch, self.index, &self.core, pc, user, before);
         }
         self.fetch(pc);
+        self.follow(pc);
         // A page that could not be translated is tried again each time.
         let usable = page != ALWAYS
             && self.core.last_is_usable(Side::Instruction)
+            && !self.function.wants(pc)
             && plugin
                 .referee
                 .as_ref()
@@ -113,6 +125,20 @@ impl Vcpu {
         self.fetched = va;
         if !self.core.is_last(Side::Instruction, va) {
             self.core.look_up(Side::Instruction, va);
+        }
+    }
+
+    /// Tells the function of a block, if it wants to know.
+    fn follow(&mut self, pc: u64) {
+        if !self.function.wants(pc) {
+            return;
+        }
+        let sp = self.registers.stack();
+        if self
+            .function
+            .block(pc, sp, || self.registers.return_address())
+        {
+            self.core.count_call();
         }
     }
 
@@ -339,6 +365,11 @@ impl Vcpu {
                     table_bytes: self.core.table_bytes(start, len),
                 });
             }
+            FUNCTION => {
+                let [address, ..] = self.registers.arguments();
+                self.function = Function::at(address);
+                plugin.tell_others(self.index, Mail::Function(address));
+            }
             _ => self.unknown_markers += 1,
         }
     }
@@ -353,6 +384,7 @@ impl Vcpu {
                     self.core.invalidate(&op);
                 }
                 Mail::Phase(phase) => self.core.set_phase(phase),
+                Mail::Function(address) => self.function = Function::at(address),
             }
         }
     }

@@ -121,11 +121,11 @@ fn arm64_kernel_part_and_coverage() {
         return;
     }
     let r = ARM64.report("neoverse-v2");
-    // The exception: a branch, six comparisons with theirs, ERET; a block
+    // The exception: a branch, seven comparisons with theirs, ERET; a block
     // after each branch.
     let (_, kernel) = counts(&r, 14);
-    assert_eq!(kernel.instructions, 1 + 6 * 2 + 1);
-    assert_eq!(tlb(&kernel.itlb), (1 + 6 + 1, 0, 0));
+    assert_eq!(kernel.instructions, 1 + 7 * 2 + 1);
+    assert_eq!(tlb(&kernel.itlb), (1 + 7 + 1, 0, 0));
     // Outside phases the kernel's code is looked up at 0x40000000, at its
     // alias in the upper half, and again after VMALLE1: at other addresses
     // than those that QEMU translated its blocks for, nothing would be found.
@@ -156,6 +156,27 @@ fn arm64_kernel_part_and_coverage() {
         ),
     ];
     assert_eq!(c.leaves, want.map(|(k, v)| (k.to_owned(), v)).into());
+}
+
+/// In the page of its caller, and with a part on another stack.
+#[test]
+fn calls_of_a_named_function_are_counted() {
+    if !ARM64.tools_present() {
+        return;
+    }
+    let turns = ["-smp", "2", "-accel", "tcg,thread=single"];
+    for r in [
+        ARM64.report("neoverse-v2"),
+        ARM64.report_of("neoverse-v2", ",turns=on", &turns),
+    ] {
+        let of = |phase| {
+            let (user, kernel) = counts(&r, phase);
+            assert_eq!((user.function_calls, user.function_instructions), (0, 0));
+            (kernel.function_calls, kernel.function_instructions)
+        };
+        assert_eq!(of(17), (0, 0));
+        assert_eq!(of(18), (2, 2 * 8));
+    }
 }
 
 #[test]

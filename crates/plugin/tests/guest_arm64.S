@@ -91,6 +91,8 @@ handler:
 	b.eq	do_asid
 	cmp	x8, #6
 	b.eq	do_off
+	cmp	x8, #7
+	b.eq	do_function
 	eret
 do_vae1:
 	tlbi	vae1, x0
@@ -114,6 +116,24 @@ done:	dsb	ish
 do_off:	ldr	x0, =0x84000008			/* PSCI SYSTEM_OFF */
 	hvc	#0
 	b	.
+
+do_function:
+	bl	counted
+	b	done
+
+	/* Eight instructions on the caller's stack, the others on another one. */
+counted:
+	mov	x9, x30
+	mov	x10, sp
+	bl	3f
+	add	x11, x10, #0x10, lsl #12
+	mov	sp, x11
+	bl	3f
+	mov	sp, x10
+	mov	x30, x9
+	ret
+3:	nop
+	ret
 
 	.balign	2048
 vectors:
@@ -251,6 +271,17 @@ user:
 	.inst	0x19030420			/* cpyfp [x0]!, [x3]!, x1! */
 	.inst	0x19430420			/* cpyfm */
 	.inst	0x19830420			/* cpyfe */
+	phase	0
+
+	/* 17: a function that nobody has named. 18: now somebody has. */
+	phase	17
+	call	7
+	phase	0
+	ldr	x0, =counted + HIGH
+	movz	xzr, #(MARK + 201), lsl #48
+	phase	18
+	call	7
+	call	7
 	phase	0
 
 	/* Which leaves map 0x80010000 to the end of the block? */

@@ -55,6 +55,8 @@ struct Counters {
     walks: u64,
     walk_reads: u64,
     tlb_invalidations: u64,
+    function_calls: u64,
+    function_instructions: u64,
 }
 
 /// The region that the last access of a side hit, so that the next access to
@@ -214,6 +216,16 @@ impl<M: PhysMem> Core<M> {
     /// to this core is for [`Core::invalidate`], which other cores' instructions call too.
     pub fn count_invalidation(&mut self) {
         self.counters().tlb_invalidations += 1;
+    }
+
+    /// Counts a call of the function that the guest named.
+    pub fn count_call(&mut self) {
+        self.counters().function_calls += 1;
+    }
+
+    /// Says that of the instructions counted `n` were of a call of that function.
+    pub fn add_function_instructions(&mut self, n: u64) {
+        self.counters().function_instructions += n;
     }
 
     /// One access of `side` to the byte at `va`.
@@ -412,6 +424,8 @@ impl Counters {
             walks: self.walks,
             walk_reads: self.walk_reads,
             tlb_invalidations: self.tlb_invalidations,
+            function_calls: self.function_calls,
+            function_instructions: self.function_instructions,
         }
     }
 }

@@ -129,6 +129,13 @@ pub struct Counts {
     /// keep none of its address space.
     #[serde(default)]
     pub tlb_invalidations: u64,
+    /// Calls of the function that the guest named.
+    #[serde(default)]
+    pub function_calls: u64,
+    /// Instructions of these calls, with all that the function calls; on the caller's stack only,
+    /// so without interrupts and other tasks.
+    #[serde(default)]
+    pub function_instructions: u64,
 }
 
 /// Counts of one side.
@@ -208,6 +215,8 @@ impl AddAssign<&Counts> for Counts {
         self.walks += other.walks;
         self.walk_reads += other.walk_reads;
         self.tlb_invalidations += other.tlb_invalidations;
+        self.function_calls += other.function_calls;
+        self.function_instructions += other.function_instructions;
     }
 }
 
