@@ -7,6 +7,7 @@
 
 mod contpte;
 mod detailed;
+mod device_mapper;
 mod entropy;
 mod exec;
 mod fault;
@@ -15,6 +16,7 @@ pub mod init;
 mod kunit;
 mod linear;
 mod linear_change;
+mod linear_disk;
 mod linear_fail;
 mod linear_storm;
 mod linear_work;

@@ -4,6 +4,7 @@
 
 use crate::marker;
 use crate::protocol::{LinearMoment, LinearReport, Outcome};
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -21,6 +22,11 @@ const ADDRESSES: (u64, u64) = (0xffff_8880_0000_0000, 0xffff_c880_0000_0000);
 /// whatever it does.
 const REST: Duration = Duration::from_secs(3);
 const RESTLESS: Duration = Duration::from_secs(60);
+
+const KALLSYMS: &str = "/proc/kallsyms";
+
+/// What makes the map wider, in kernels with the series linear-map.
+const WORKER: &str = "collapse_work";
 
 /// The map as it is once the kernel has made it as wide as it can after boot.
 pub fn look() -> Outcome {
@@ -74,6 +80,25 @@ pub fn events() -> BTreeMap<String, u64> {
     linear::events(&fs::read_to_string("/proc/vmstat").unwrap_or_default())
 }
 
+/// Has the instructions counted that the kernel takes to make the map wider, if it does.
+pub fn count_collapses() -> Result<()> {
+    let kallsyms = fs::read_to_string(KALLSYMS).context(KALLSYMS)?;
+    if let Some(address) = address(&kallsyms, WORKER) {
+        marker::count_calls(address);
+    }
+    Ok(())
+}
+
+/// The address of a function by the text of /proc/kallsyms.
+fn address(kallsyms: &str, function: &str) -> Option<u64> {
+    let mut lines = kallsyms.lines().map(|line| line.split_whitespace());
+    lines.find_map(|mut words| {
+        let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+        let found = name == function && kind.eq_ignore_ascii_case("t");
+        found.then(|| u64::from_str_radix(address, 16).ok())?
+    })
+}
+
 /// How many of `boot`'s bytes `now` maps by narrower leaves than `boot` did.
 pub fn narrower(boot: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>) -> u64 {
     let at_least = |leaves: &BTreeMap<String, u64>, limit: u64| -> u64 {
@@ -96,6 +121,14 @@ mod tests {
         list.iter()
             .map(|(leaf, bytes)| (leaf.to_string(), *bytes))
             .collect()
+    }
+
+    #[test]
+    fn a_function_is_found_by_its_whole_name() {
+        let text = "ffff800080010000 T collapse_worker\nffff800080020000 d collapse_work\n\
+                    ffff800080030040 t collapse_work\n";
+        assert_eq!(address(text, "collapse_work"), Some(0xffff_8000_8003_0040));
+        assert_eq!(address(text, "collapse"), None);
     }
 
     #[test]

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Work that the kernel does through its linear map, in phases that the plugin counts: files read
-//! from the page cache, requests answered over a socket, permissions changed and changed back.
+//! from the page cache, requests answered over a socket, blocks written to an encrypted disk,
+//! permissions changed and changed back.
 
 use crate::linear;
 use crate::linear_change::{Secret, allow_secrets};
+use crate::linear_disk::Disk;
 use crate::marker;
 use crate::port::Port;
 use crate::protocol::{LinearReport, LinearWorkOptions, Message};
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::resource::{Resource, setrlimit};
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -20,14 +25,24 @@ use std::time::Duration;
 const PIECE: usize = 4096;
 const VALUE: usize = 1024;
 
+/// Bytes that are taken between a change and the next, so that they are in different leaves.
+const APART: usize = 2 << 20;
+
+/// Bytes of a pipe, the most that one has (fs.pipe-max-size).
+const PIPE: usize = 1 << 20;
+
+/// Where a pipe is read, and where it is written.
+type Pipe = (OwnedFd, File);
+
 /// How long the map may take to become wide again.
 const SETTLE: Duration = Duration::from_secs(6);
 
 /// The phases by number.
-const PHASES: [&str; 7] = [
+const PHASES: [&str; 8] = [
     "scan",
     "read",
     "request",
+    "encrypt",
     "change",
     "restore",
     "settle",
@@ -43,27 +58,24 @@ pub fn run(options: &LinearWorkOptions, port: &Port) -> Result<LinearReport> {
         })?;
     }
     allow_secrets()?;
+    allow_pipes(options.changes)?;
     let file = filled(options.size)?;
+    let mut disk = Disk::new(options.disk, options.seed)?;
+    linear::count_collapses()?;
     let mut report = LinearReport::default();
     linear::rest();
     linear::take(&mut report, "boot");
     phase("scan", || scan(&file, options.size))?;
     phase("read", || read(&file, options))?;
     phase("request", || requests(options))?;
-    let mut secrets = Vec::new();
+    phase("encrypt", || disk.write(options.calls, options.seed))?;
+    disk.check().context("the encrypted disk")?;
     let changes = if Secret::is_possible() {
         options.changes
     } else {
         0
     };
-    phase("change", || {
-        for nth in 0..changes {
-            let page = wideleaf_bench::page_size() as usize;
-            secrets.extend(Secret::new(page, nth)?);
-        }
-        Ok(())
-    })?;
-    ensure!(secrets.len() as u64 == changes, "no memory for secrets");
+    let (mut secrets, _between) = change(changes)?;
     linear::take(&mut report, "changed");
     phase("restore", || {
         secrets.clear();
@@ -77,6 +89,7 @@ pub fn run(options: &LinearWorkOptions, port: &Port) -> Result<LinearReport> {
     phase("read-again", || read(&file, options))?;
     report.counts.insert("changes".into(), changes);
     report.counts.insert("calls".into(), options.calls);
+    report.counts.insert("checked_bytes".into(), disk.size());
     Ok(report)
 }
 
@@ -86,6 +99,41 @@ fn phase(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     let result = work();
     marker::leave();
     result.with_context(|| name.to_string())
+}
+
+/// Makes secret areas, each of a page, and pipes that keep them apart.
+fn change(changes: u64) -> Result<(Vec<Secret>, Vec<Pipe>)> {
+    let (mut secrets, mut between) = (Vec::new(), Vec::new());
+    // Without changes the phase has counts too.
+    phase("change", || Ok(()))?;
+    for nth in 0..changes {
+        phase("change", || {
+            let page = wideleaf_bench::page_size() as usize;
+            secrets.extend(Secret::new(page, nth)?);
+            Ok(())
+        })?;
+        for _ in 0..APART / PIPE {
+            between.push(full_pipe().context("memory between changes")?);
+        }
+    }
+    ensure!(secrets.len() as u64 == changes, "no memory for secrets");
+    Ok((secrets, between))
+}
+
+/// Memory that the kernel cannot move. Secret memory is of that kind, so who asks for some next gets
+/// it from behind this.
+fn full_pipe() -> Result<Pipe> {
+    let (read, write) = nix::unistd::pipe()?;
+    fcntl(&write, FcntlArg::F_SETPIPE_SZ(PIPE as i32))?;
+    let mut write = File::from(write);
+    write.write_all(&vec![0; PIPE])?;
+    Ok((read, write))
+}
+
+/// Lets this process have them all open, and some other files.
+fn allow_pipes(changes: u64) -> Result<()> {
+    let most = changes * (2 * APART / PIPE) as u64 + 100;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("RLIMIT_NOFILE")
 }
 
 /// A file in the page cache.

@@ -396,11 +396,13 @@ pub struct LinearStormOptions {
 pub struct LinearWorkOptions {
     /// Bytes of the file that is read from the page cache.
     pub size: u64,
-    /// How many reads, and requests.
+    /// Bytes of the encrypted disk, a multiple of 1M.
+    pub disk: u64,
+    /// How many reads, requests, and writes to that disk.
     pub calls: u64,
     /// Seed of where is read.
     pub seed: u64,
-    /// How many places of the map are changed, and back.
+    /// How many places of the map are changed, 2M apart, and back.
     pub changes: u64,
 }
 

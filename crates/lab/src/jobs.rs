@@ -181,12 +181,11 @@ mod tests {
     }
 
     fn linear() -> LinearReport {
-        let events = [("splits".to_string(), 1), ("collapses".into(), 2)];
-        let moment = |name: &str| LinearMoment {
+        let moment = |(name, collapses): (&str, u64)| LinearMoment {
             name: name.into(),
             leaves: [("2M".to_string(), 1)].into(),
             table_bytes: Some(1),
-            events: events.clone().into(),
+            events: [("splits".to_string(), 1), ("collapses".into(), collapses)].into(),
         };
         let counts = [
             "secrets",
@@ -196,7 +195,7 @@ mod tests {
             "settled_ms",
         ];
         LinearReport {
-            moments: ["boot", "settled"].map(moment).into(),
+            moments: [("boot", 2), ("settled", 3)].map(moment).into(),
             counts: counts.map(|name| (name.to_string(), 1)).into(),
         }
     }

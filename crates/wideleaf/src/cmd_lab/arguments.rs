@@ -25,7 +25,8 @@ Jobs:
   storm         text used and changed by many processes on several CPUs at once
   linear-map    the kernel's linear map after boot: bytes by leaf, page tables
   linear-storm  its permissions changed by many processes; then wide again?
-  linear-work   page cache reads and requests: the kernel's own data TLB misses
+  linear-work   page cache, requests, an encrypted disk: the kernel's own data
+                TLB misses
   mm-selftests  the base's own selftests/mm: which tests do not end the same way
   kunit         the patched kernel's own KUnit suites
   shared-writes shared file mappings written page by page: what each page costs
@@ -135,8 +136,8 @@ pub struct RunArgs {
     /// [default: page]
     #[arg(long)]
     stride: Option<Stride>,
-    /// Random calls [default: eight per stub]; reads and requests of the job
-    /// linear-work [5000]; rounds of each process in linear-storm [200]
+    /// Random calls [default: eight per stub]; reads, requests and writes of the
+    /// job linear-work [5000]; rounds of each process in linear-storm [200]
     #[arg(long)]
     calls: Option<u64>,
     /// Seed of the random sequence [default: 1]
