@@ -25,8 +25,7 @@ Jobs:
   storm         text used and changed by many processes on several CPUs at once
   linear-map    the kernel's linear map after boot: bytes by leaf, page tables
   linear-storm  its permissions changed by many processes; then wide again?
-  linear-work   page cache, requests, an encrypted disk: the kernel's own data
-                TLB misses
+  linear-work   page cache, requests, an encrypted disk: the kernel's own misses
   mm-selftests  the base's own selftests/mm: which tests do not end the same way
   kunit         the patched kernel's own KUnit suites
   shared-writes shared file mappings written page by page: what each page costs
