@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const CONTROL: &str = "/dev/mapper/control";
 
 /// Bytes of a sector, in which the kernel counts.
-pub const SECTOR: u64 = 512;
+const SECTOR: u64 = 512;
 
 /// The interface that this speaks; kernels refuse another major number only.
 const VERSION: [u32; 3] = [4, 0, 0];

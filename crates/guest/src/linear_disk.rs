@@ -36,9 +36,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// One of `size` bytes, all of it written once, so that the ramdisk has its pages.
+    /// One of `size` bytes, a multiple of 1M. All of it is written once, so that the ramdisk has its
+    /// pages.
     pub fn new(size: u64, seed: u64) -> Result<Self> {
-        let size = size / CHUNK as u64 * CHUNK as u64;
         let device = encrypted(size, seed).context(
             "an encrypted disk in memory; the kernel needs the fragment crypt (CONFIG_DM_CRYPT)",
         )?;

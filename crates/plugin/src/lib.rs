@@ -24,8 +24,8 @@
 //!   Linux does not do.
 //! - **Aliases**: a physical page of code mapped at two addresses that jump to
 //!   each other directly counts as one page; see `translate.rs` for why.
-//! - **A function**: the guest may name one of the kernel's (arm64), whose calls are counted, and their
-//!   instructions with all that it calls; see `function.rs`.
+//! - **A function**: the guest may name one of the kernel's (arm64), whose calls are counted, and
+//!   their instructions with all that it calls; see `function.rs`.
 //! - **vCPUs**: each has its own model and its own counts; broadcast TLBIs and
 //!   phase changes reach the others at their next data access or page of code.
 //!   Run in turn by one thread (`-accel tcg,thread=single`, and `turns=on` here)

@@ -112,10 +112,19 @@ pub(super) fn leaves(run: &BootResult, moment: usize) -> BTreeMap<String, u64> {
     moment.map_or(BTreeMap::new(), |moment| moment.leaves.clone())
 }
 
+/// How often the kernel did what it calls `event` from the first moment to the one of this number;
+/// at the first one, since it began.
+pub(super) fn happened(report: &LinearReport, moment: usize, event: &str) -> u64 {
+    let count = |nth: usize| report.moments[nth].events.get(event).copied().unwrap_or(0);
+    match moment {
+        0 => count(0),
+        later => count(later).saturating_sub(count(0)),
+    }
+}
+
 /// The figures of all moments: `<moment>.<leaf>`, what the tables take, what happened since boot.
 pub(super) fn put(run: &BootResult, figures: &mut Figures) {
     let Some(report) = report(run) else { return };
-    let boot = report.moments.first().map(|boot| &boot.events);
     for (nth, moment) in report.moments.iter().enumerate() {
         let name = &moment.name;
         for (leaf, bytes) in leaves(run, nth) {
@@ -127,10 +136,9 @@ pub(super) fn put(run: &BootResult, figures: &mut Figures) {
         if let Some(bytes) = tables {
             figures.put(format!("{name}.tables"), "bytes", bytes);
         }
-        for (event, count) in &moment.events {
-            let before = boot.filter(|_| nth > 0).and_then(|boot| boot.get(event));
-            let since = count.saturating_sub(before.copied().unwrap_or(0));
-            figures.put(format!("{name}.{event}"), "events", since);
+        for event in moment.events.keys() {
+            let count = happened(report, nth, event);
+            figures.put(format!("{name}.{event}"), "events", count);
         }
     }
     for (name, count) in &report.counts {

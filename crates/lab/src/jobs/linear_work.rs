@@ -2,14 +2,14 @@
 //! What work through the linear map costs: TLB misses and walks of the kernel's data accesses; and
 //! what it costs to make the map wide again.
 
-use super::linear_map::{VARIANTS, memory, put, report, rows};
+use super::linear_map::{VARIANTS, happened, memory, put, report, rows};
 use crate::job::Job;
 use crate::options::{CpuModel, Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
 use crate::results::{BootResult, Comparison, PhaseCounts};
 use anyhow::{Result, ensure};
-use wideleaf_guest::protocol::{LinearMoment, LinearWorkOptions, Task};
+use wideleaf_guest::protocol::{LinearWorkOptions, Task};
 use wideleaf_kbuild::{PageSize, Variant};
 
 /// Bytes of the file in the page cache, unless told.
@@ -185,12 +185,10 @@ fn disk(options: &Options) -> u64 {
 
 /// How often the kernel made leaves wider during the phases.
 fn collapses(run: &BootResult) -> u64 {
-    let moments = report(run).map(|report| &report.moments[..]);
-    let [first, .., last] = moments.unwrap_or_default() else {
-        return 0;
-    };
-    let of = |moment: &LinearMoment| moment.events.get("collapses").copied().unwrap_or(0);
-    of(last).saturating_sub(of(first))
+    report(run).map_or(0, |report| match report.moments.len() {
+        0 | 1 => 0,
+        moments => happened(report, moments - 1, "collapses"),
+    })
 }
 
 /// Calls of the kernel's worker that makes leaves wider, and their instructions.
@@ -221,7 +219,7 @@ fn walks_per_1000(run: &BootResult, name: &str) -> String {
 mod tests {
     use super::*;
     use crate::sample;
-    use wideleaf_guest::protocol::{LinearReport, Outcome};
+    use wideleaf_guest::protocol::{LinearMoment, LinearReport, Outcome};
     use wideleaf_kbuild::Arch;
 
     /// A run with so many collapses, before the first phase and until the end, and so many calls of

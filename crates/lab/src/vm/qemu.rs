@@ -190,23 +190,25 @@ fn promises(arch: Arch, cpu_model: CpuModel) -> &'static str {
 /// goes by time: it made 6.12 execute 8 million instructions in one cold sweep
 /// and 48 million in the next.
 fn parameters(guest: &Guest<'_>) -> String {
-    let console = match guest.arch {
-        Arch::Arm64 => "console=ttyAMA0 earlycon",
-        Arch::X86_64 => "console=ttyS0 earlyprintk=ttyS0 reboot=t",
+    let machine = match guest.arch {
+        Arch::Arm64 => "console=ttyAMA0 earlycon".to_string(),
+        Arch::X86_64 => "console=ttyS0 earlyprintk=ttyS0 reboot=t".to_string() + clock_of(guest),
     };
-    let clock = match guest.arch {
-        // With the plugin, RDTSC goes by virtual time, and the kernel finds out how fast that is.
-        Arch::X86_64 if guest.plugin.is_none() => clock::parameters(),
-        _ => String::new(),
-    };
-    let common = "panic=-1 oops=panic panic_on_warn=1 sysctl.vm.compaction_proactiveness=0";
-    let words = [console, common, &clock, guest.parameters];
-    words
-        .map(str::trim)
-        .into_iter()
-        .filter(|words| !words.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ")
+    format!(
+        "{machine} panic=-1 oops=panic panic_on_warn=1 sysctl.vm.compaction_proactiveness=0 {}",
+        guest.parameters
+    )
+    .trim_end()
+    .to_string()
+}
+
+/// What an x86 kernel is told of its clock. With the plugin, RDTSC goes by virtual time, and the
+/// kernel finds out how fast that is.
+fn clock_of(guest: &Guest<'_>) -> &'static str {
+    match guest.plugin {
+        None => clock::parameters(),
+        Some(_) => "",
+    }
 }
 
 #[derive(Default)]
@@ -426,7 +428,7 @@ mod tests {
         assert!(joined(Arch::Arm64, None, None).contains("console=ttyAMA0"));
         assert!(joined(Arch::X86_64, None, None).contains("console=ttyS0"));
         assert!(
-            joined(Arch::Arm64, None, None)
+            joined(Arch::X86_64, None, None)
                 .contains("panic_on_warn=1 sysctl.vm.compaction_proactiveness=0 quiet")
         );
     }
