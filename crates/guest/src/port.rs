@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the port may take to appear: its name comes by a message from the host, after the
@@ -14,35 +15,46 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where answers go.
 #[derive(Debug)]
-pub struct Port(File);
+pub struct Port(Mutex<File>);
 
 impl Port {
     /// Finds the port among those that the kernel knows.
     pub fn find() -> Result<Self> {
-        let since = Instant::now();
-        let path = loop {
-            match device(Path::new("/sys/class/virtio-ports")) {
-                Some(path) => break path,
-                None if since.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
-                None => bail!(
-                    "no virtio serial port named `{PORT_NAME}` in /sys/class/virtio-ports; \
-                     is CONFIG_VIRTIO_CONSOLE on and the device on QEMU's command line?"
-                ),
-            }
-        };
-        let file = OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .with_context(|| format!("{}: cannot open the answer port", path.display()))?;
-        Ok(Self(file))
+        open().map(Mutex::new).map(Self)
     }
 
-    /// Sends one message as one line.
+    /// Sends one message as one line. A port whose device was taken away and given back is found
+    /// again.
     pub fn send(&self, message: &Message) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        (&self.0).write_all(&line)
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match file.write_all(&line) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                *file = open().map_err(io::Error::other)?;
+                file.write_all(&line)
+            }
+            sent => sent,
+        }
     }
+}
+
+fn open() -> Result<File> {
+    let since = Instant::now();
+    let path = loop {
+        match device(Path::new("/sys/class/virtio-ports")) {
+            Some(path) => break path,
+            None if since.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
+            None => bail!(
+                "no virtio serial port named `{PORT_NAME}` in /sys/class/virtio-ports; \
+                 is CONFIG_VIRTIO_CONSOLE on and the device on QEMU's command line?"
+            ),
+        }
+    };
+    OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("{}: cannot open the answer port", path.display()))
 }
 
 /// /dev/vportNpM of the port with our name.

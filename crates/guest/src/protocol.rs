@@ -4,10 +4,10 @@
 //! The host puts one [`Job`] as JSON into the initramfs at [`JOB_PATH`]. The guest answers with
 //! [`Message`]s, one JSON object a line, over the virtio serial port named [`PORT_NAME`], where
 //! kernel messages cannot get between. A run that ended well is `hello`, any number of `phase`,
-//! `begin` and `progress`, one `result`, `done`, and then the machine is off. One that failed in a way
-//! that the guest could still tell has an `error` instead of the `result`. Everything else (no
-//! `done`, a kernel message of alarm on the console, silence past the time limit) is for the
-//! host to notice.
+//! `begin`, `progress` and `plug`, one `result`, `done`, and then the machine is off. One that
+//! failed in a way that the guest could still tell has an `error` instead of the `result`.
+//! Everything else (no `done`, a kernel message of alarm on the console, silence past the time
+//! limit) is for the host to notice.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -173,6 +173,8 @@ pub enum Task {
     LinearMap,
     /// Many processes have permissions of the linear map changed, others read through it.
     LinearStorm(LinearStormOptions),
+    /// Others that read or change the tables of the linear map meet those changes.
+    LinearOthers(LinearOthersOptions),
     /// Work that the kernel does through its linear map, before and after permissions change.
     LinearWork(LinearWorkOptions),
     /// Goes wrong on purpose, so that the lab can be seen to notice.
@@ -391,6 +393,19 @@ pub struct LinearStormOptions {
     pub fail_allocations: bool,
 }
 
+/// What the job linear-others does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearOthersOptions {
+    /// Seconds of the guest's clock that each meeting lasts.
+    pub seconds: u32,
+    /// Seed of what each process does.
+    pub seed: u64,
+    /// Seconds of the guest's clock that the map may take to become wide again.
+    pub settle_s: u32,
+    /// Bytes of memory that can be plugged.
+    pub plug: u64,
+}
+
 /// What the job linear-work does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinearWorkOptions {
@@ -568,6 +583,12 @@ pub enum Message {
         phase: u8,
         /// What is done, for a human.
         text: String,
+    },
+    /// Asks the host to plug so much memory into the guest, or to take away what is more than that.
+    /// The guest sees it come and go; there is no answer.
+    Plug {
+        /// Bytes, 0 for none; at most what the guest was promised.
+        bytes: u64,
     },
     /// What the task found.
     Result(Box<Outcome>),

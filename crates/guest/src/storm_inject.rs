@@ -2,7 +2,7 @@
 //! Makes allocations fail, of wide folios or of what a task asks for, by the kernel's fault injection
 //! (Documentation/fault-injection/fault-injection.rst).
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ impl Injection {
     ///
     /// # Errors
     ///
-    /// If none did.
+    /// If the kernel does not tell.
     pub fn end(self) -> Result<u64> {
         fs::write(self.folder.join("probability"), "0").context("fail_page_alloc")?;
         let path = self.folder.join("times");
@@ -127,12 +127,7 @@ impl Injection {
             .trim()
             .parse()
             .with_context(|| path.display().to_string())?;
-        let failed = TIMES.saturating_sub(left);
-        ensure!(
-            failed > 0,
-            "no allocation was made to fail, though one in ten was to"
-        );
-        Ok(failed)
+        Ok(TIMES.saturating_sub(left))
     }
 }
 
@@ -153,20 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn it_says_how_many_failed_and_that_none_did() {
+    fn it_says_how_many_failed() {
         let error = Injection::at("/nowhere".into(), 4, false);
         let error = error.unwrap_err().to_string();
         assert!(error.contains("/nowhere/min-order"), "{error}");
         let folder = std::env::temp_dir().join(format!("inject-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let begin = || Injection::at(folder.clone(), 4, false).unwrap();
-        assert!(
-            begin()
-                .end()
-                .unwrap_err()
-                .to_string()
-                .contains("one in ten")
-        );
+        assert_eq!(begin().end().unwrap(), 0);
         let injection = begin();
         fs::write(folder.join("times"), (TIMES - 7).to_string()).unwrap();
         assert_eq!(injection.end().unwrap(), 7);

@@ -5,8 +5,8 @@ use crate::place::Place;
 use crate::port::Port;
 use crate::protocol::{Job, Outcome, Task};
 use crate::{
-    contpte, entropy, exec, fault, kunit, linear, linear_storm, linear_work, maintenance, memory,
-    program, selftests, setup, shared_writes, sparse, storm,
+    contpte, entropy, exec, fault, kunit, linear, linear_others, linear_storm, linear_work,
+    maintenance, memory, program, selftests, setup, shared_writes, sparse, storm,
 };
 use anyhow::Result;
 use std::path::Path;
@@ -35,6 +35,7 @@ pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
         Task::Maintenance => maintenance::run(),
         Task::LinearMap => Ok(linear::look()),
         Task::LinearStorm(options) => linear_storm::run(options, port).map(Outcome::Linear),
+        Task::LinearOthers(options) => linear_others::run(options, port).map(Outcome::Linear),
         Task::LinearWork(options) => linear_work::run(options, port).map(Outcome::Linear),
         Task::Contpte { folder } => contpte::job(folder, port),
         Task::SharedWrites(options) => shared_writes::job(options, port),

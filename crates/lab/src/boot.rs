@@ -138,6 +138,7 @@ impl Bench<'_> {
             disk_rate: job.disk_rate(options),
             cpus: options.cpus,
             memory: job.memory(options),
+            pluggable: job.pluggable(options),
             cpu_model: options.cpu_model,
             ram: &ram,
             answers: &answers,

@@ -81,6 +81,11 @@ pub trait Job: fmt::Debug + Sync {
         self.memory(options)
     }
 
+    /// Bytes of memory that the guest may ask for while it runs; `None`: it does not.
+    fn pluggable(&self, _options: &Options) -> Option<u64> {
+        None
+    }
+
     /// Checks what the guest would refuse, before anything is built.
     ///
     /// # Errors

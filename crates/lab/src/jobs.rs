@@ -11,6 +11,7 @@ pub mod exec;
 pub mod fault;
 pub mod kunit;
 pub mod linear_map;
+pub mod linear_others;
 pub mod linear_storm;
 pub mod linear_work;
 pub mod maintenance;
@@ -25,7 +26,7 @@ use crate::job::{Job, takes};
 use crate::options::Setting;
 
 /// The jobs that users are told of.
-pub const JOBS: [&dyn Job; 15] = [
+pub const JOBS: [&dyn Job; 16] = [
     &exec::Exec,
     &sizes::ExecSizes,
     &sparse::Sparse,
@@ -34,6 +35,7 @@ pub const JOBS: [&dyn Job; 15] = [
     &storm::Storm,
     &linear_map::LinearMap,
     &linear_storm::LinearStorm,
+    &linear_others::LinearOthers,
     &linear_work::LinearWork,
     &mm_selftests::MmSelftests,
     &kunit::Kunit,

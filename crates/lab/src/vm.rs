@@ -7,5 +7,6 @@ pub mod console;
 pub mod emulator;
 pub mod initramfs;
 pub mod machine;
+mod monitor;
 pub mod qemu;
 pub mod scratch;

@@ -5,14 +5,18 @@ use crate::job::Job;
 use crate::options::{CpuModel, Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
-use crate::results::{BootResult, Comparison};
+use crate::results::{BootResult, Comparison, Verdict};
 use std::collections::BTreeMap;
+use wideleaf_guest::linear_narrower;
 use wideleaf_guest::protocol::{LinearReport, Outcome, Task};
 use wideleaf_kbuild::Variant;
 use wideleaf_tlb::leaf;
 
 /// Guest memory unless told.
 pub(super) const USUAL_MEMORY: u64 = 2 << 30;
+
+/// Share of the bytes that must be mapped as widely as at boot after all changes.
+pub(super) const KEPT: f64 = 0.999;
 
 /// What jobs on the linear map compare.
 pub(super) const VARIANTS: &[Variant] = &[Variant::Pristine, Variant::LinearMap];
@@ -110,6 +114,37 @@ pub(super) fn leaves(run: &BootResult, moment: usize) -> BTreeMap<String, u64> {
     }
     let moment = report(run).and_then(|report| report.moments.get(moment));
     moment.map_or(BTreeMap::new(), |moment| moment.leaves.clone())
+}
+
+/// Share of the bytes that are mapped at least as widely at this moment as at the first.
+pub(super) fn kept(run: &BootResult, moment: usize) -> Option<f64> {
+    let (boot, then) = (leaves(run, 0), leaves(run, moment));
+    let all: u64 = boot.values().sum();
+    let lost = linear_narrower(&boot, &then);
+    (all > 0).then(|| 1.0 - lost as f64 / all as f64)
+}
+
+/// The runs of kernels that collapse.
+pub(super) fn collapsing(comparison: &Comparison) -> impl Iterator<Item = &BootResult> {
+    let collapses = |variant| matches!(variant, Variant::LinearMap | Variant::Both);
+    let runs = comparison.runs.iter();
+    runs.filter(move |run| collapses(run.variant))
+}
+
+/// That `measured`, which `what` says in words, is `least` or more.
+pub(super) fn verdict(
+    comparison: &Comparison,
+    run: &BootResult,
+    what: &str,
+    measured: Option<f64>,
+    least: f64,
+) -> Verdict {
+    Verdict {
+        expectation: format!("{}: {what}", run.variant),
+        comparison: comparison.machine(),
+        measured,
+        passed: measured.is_some_and(|measured| measured >= least),
+    }
 }
 
 /// How often the kernel did what it calls `event` from the first moment to the one of this number;

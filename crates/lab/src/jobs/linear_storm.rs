@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Permissions of the linear map change in many processes at once, then it is to be wide again.
 
-use super::linear_map::{USUAL_MEMORY, VARIANTS, idle, leaves, memory, put, report, rows};
+use super::linear_map::{
+    KEPT, USUAL_MEMORY, VARIANTS, collapsing, idle, kept, memory, put, report, rows, verdict,
+};
 use crate::job::Job;
 use crate::options::{CpuModel, Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
 use crate::results::{BootResult, Comparison, Verdict};
-use wideleaf_guest::linear_narrower;
 use wideleaf_guest::protocol::{LinearStormOptions, Task};
 use wideleaf_kbuild::Variant;
 
@@ -26,8 +27,8 @@ const USED: u64 = 3 << 30;
 /// The fragment whose kernels can make allocations fail.
 const INJECTING: &str = "storm";
 
-/// Share of the bytes that must be mapped as widely as at boot.
-const KEPT: f64 = 0.999;
+/// The number of the last moment.
+const SETTLED: usize = 2;
 
 /// The job.
 #[derive(Debug)]
@@ -87,24 +88,16 @@ impl Job for LinearStorm {
 
     /// Of kernels that collapse, where the tables were seen or the kernel tells.
     fn verdicts(&self, comparison: &Comparison) -> Vec<Verdict> {
-        let collapses = |variant| matches!(variant, Variant::LinearMap | Variant::Both);
-        let runs = comparison.runs.iter().filter(|run| collapses(run.variant));
-        let judge = |run: &BootResult, what: &str, measured: Option<f64>, least| Verdict {
-            expectation: format!("{}: {what}", run.variant),
-            comparison: comparison.machine(),
-            measured,
-            passed: measured.is_some_and(|measured| measured >= least),
-        };
         let judge = |run| {
             let wide = "linear map as wide as at boot >=99.9%";
-            let mut verdicts = vec![judge(run, wide, kept(run), KEPT)];
+            let mut verdicts = vec![verdict(comparison, run, wide, kept(run, SETTLED), KEPT)];
             if injects(&comparison.options) {
-                let failed = failed_splits(run);
-                verdicts.push(judge(run, "splits found no memory >=1", failed, 1.0));
+                let (what, failed) = ("splits found no memory >=1", failed_splits(run));
+                verdicts.push(verdict(comparison, run, what, failed, 1.0));
             }
             verdicts
         };
-        runs.flat_map(judge).collect()
+        collapsing(comparison).flat_map(judge).collect()
     }
 
     fn title(&self, comparison: &Comparison) -> String {
@@ -119,7 +112,7 @@ impl Job for LinearStorm {
             comparison,
             "settled",
             "as wide as at boot",
-            |run| kept(run).map_or("-".into(), |kept| format!("{:.3}%", 100.0 * kept)),
+            |run| kept(run, SETTLED).map_or("-".into(), |kept| format!("{:.3}%", 100.0 * kept)),
         ));
         rows
     }
@@ -134,12 +127,4 @@ fn failed_splits(run: &BootResult) -> Option<f64> {
     let report = report(run)?;
     let of_last = report.moments.last()?.events.get("split_failures")?;
     Some(*of_last as f64)
-}
-
-/// Share of the bytes that are mapped at least as widely as at boot, in the end.
-fn kept(run: &BootResult) -> Option<f64> {
-    let (boot, settled) = (leaves(run, 0), leaves(run, 2));
-    let all: u64 = boot.values().sum();
-    let lost = linear_narrower(&boot, &settled);
-    (all > 0).then(|| 1.0 - lost as f64 / all as f64)
 }

@@ -2,15 +2,17 @@
 //! Many processes on several CPUs use and change the same text, in every way at once.
 
 use crate::disk::Contents;
+use crate::disk::filesystem::Filesystem;
 use crate::job::{Job, MOUNT_POINT};
 use crate::options::{Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
 use crate::results::{BootResult, Comparison};
+use anyhow::ensure;
 use std::collections::BTreeMap;
 use wideleaf_guest::protocol::{Outcome, Scenario, StormOptions, Task};
 use wideleaf_guest::storm_unit;
-use wideleaf_kbuild::{PageSize, Variant};
+use wideleaf_kbuild::{Base, PageSize, Variant};
 
 /// Seconds it lasts unless told.
 const SECONDS: u32 = 60;
@@ -26,6 +28,9 @@ const SLOW_FILE: u64 = 64 << 20;
 
 /// The fragment whose kernels can make allocations fail.
 const INJECTING: &str = "storm";
+
+/// What the guest calls the allocations that were made to fail.
+const FAILED: &str = "failed_allocations";
 
 /// Seconds that a task may sleep uninterruptibly. Kernels that check themselves take longer.
 const HUNG_S: u32 = 20;
@@ -98,8 +103,23 @@ impl Job for Storm {
             seconds: options.seconds,
             seed: options.seed,
             hung_s: if slow { HUNG_SLOW_S } else { HUNG_S },
-            fail_allocations: options.extras.iter().any(|extra| extra == INJECTING),
+            fail_allocations: injects(options),
         })
+    }
+
+    /// One in ten allocations of wide folios is to fail, and there are always some.
+    fn agree(&self, comparison: &Comparison) -> anyhow::Result<()> {
+        if !injects(&comparison.options) || !has_wide_folios(comparison) {
+            return Ok(());
+        }
+        for run in &comparison.runs {
+            ensure!(
+                counts(run).contains_key(FAILED),
+                "{}: no allocation was made to fail, though one in ten was to",
+                run.variant
+            );
+        }
+        Ok(())
     }
 
     fn figures(&self, run: &BootResult, figures: &mut Figures) {
@@ -139,6 +159,15 @@ impl Job for Storm {
     }
 }
 
+fn injects(options: &Options) -> bool {
+    options.scenario == Scenario::All && options.extras.iter().any(|extra| extra == INJECTING)
+}
+
+/// Whether the file system reads wide folios: 6.12's ext4 has none.
+fn has_wide_folios(comparison: &Comparison) -> bool {
+    comparison.base != Base::V6_12 || comparison.options.filesystem != Filesystem::Ext4
+}
+
 /// What happened at all.
 fn counts(run: &BootResult) -> BTreeMap<String, u64> {
     match &run.outcome {
@@ -147,5 +176,36 @@ fn counts(run: &BootResult) -> BTreeMap<String, u64> {
             counts.filter(|(_, count)| *count > 0).collect()
         }
         _ => BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use wideleaf_guest::protocol::StormReport;
+
+    fn agrees(base: Base, filesystem: Filesystem, extra: &str, failed: u64) -> bool {
+        let mut comparison = sample::comparison(1, 1);
+        comparison.base = base;
+        comparison.options.filesystem = filesystem;
+        comparison.options.extras = vec![extra.into()];
+        let counts = [(FAILED.to_string(), failed)].into();
+        for run in &mut comparison.runs {
+            run.outcome = Outcome::Storm(StormReport {
+                counts: BTreeMap::clone(&counts),
+            });
+        }
+        Storm.agree(&comparison).is_ok()
+    }
+
+    #[test]
+    fn allocations_fail_where_there_are_wide_folios() {
+        let (xfs, ext4) = (Filesystem::Xfs, Filesystem::Ext4);
+        assert!(agrees(Base::V6_12, xfs, "storm", 1));
+        assert!(!agrees(Base::V6_12, xfs, "storm", 0));
+        assert!(!agrees(Base::V7_3, ext4, "storm", 0));
+        assert!(agrees(Base::V6_12, ext4, "storm", 0));
+        assert!(agrees(Base::V7_3, xfs, "debug", 0));
     }
 }

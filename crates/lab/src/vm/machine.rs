@@ -2,6 +2,7 @@
 //! Runs one guest to its end and tells how it ended.
 
 use crate::vm::console::{self, Splat};
+use crate::vm::monitor::Monitor;
 use crate::vm::qemu::{self, Guest};
 use crate::vm::scratch::Tethered;
 use anyhow::Context;
@@ -152,6 +153,8 @@ struct Answers {
     error: Option<GuestFailure>,
     farewell: Option<Farewell>,
     garbled: Option<String>,
+    /// Bytes of memory that the guest asks for.
+    plug: Option<u64>,
 }
 
 /// Runs `guest` in the QEMU at `program` for at most `limit`. `log` receives
@@ -174,6 +177,12 @@ pub fn run(
     let out = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
     let mut command = qemu::command(program, guest);
     command.stdout(out.try_clone()?).stderr(out);
+    let mut monitor = None;
+    if guest.pluggable.is_some() {
+        let (ours, qemus) = Monitor::pair()?;
+        command.stdin(qemus);
+        monitor = Some(ours);
+    }
     let start = Instant::now();
     let mut child = Tethered::spawn(&mut command)
         .with_context(|| format!("cannot run {}", program.display()))?;
@@ -184,6 +193,12 @@ pub fn run(
         seen.status = child.try_wait()?;
         for line in lines.new_ones() {
             seen.answers.take(&line, Instant::now(), progress);
+        }
+        if let Some(bytes) = seen.answers.plug.take() {
+            let monitor = monitor
+                .as_mut()
+                .context("the guest asks for memory that no job promised")?;
+            monitor.plug(bytes)?;
         }
         if cancel.load(Ordering::Relaxed) {
             anyhow::bail!(Cancelled);
@@ -274,6 +289,7 @@ impl Answers {
                 let wall = None;
                 self.phases.push(PhaseSeen { id, name, wall });
             }
+            Ok(Message::Plug { bytes }) => self.plug = Some(bytes),
             Ok(Message::Result(outcome)) => self.outcome = Some(*outcome),
             Ok(Message::Error(error)) => self.error = Some(error),
             Ok(Message::Done(farewell)) => self.farewell = Some(farewell),

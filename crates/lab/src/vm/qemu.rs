@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The QEMU command line of a guest.
 
-use super::clock;
+use super::{clock, monitor};
 use crate::options::CpuModel;
 use std::ffi::OsString;
 use std::path::Path;
@@ -39,6 +39,8 @@ pub struct Guest<'a> {
     pub cpu_model: CpuModel,
     /// Guest memory in bytes.
     pub memory: u64,
+    /// Bytes of memory that can be plugged into it while it runs, a multiple of 2M.
+    pub pluggable: Option<u64>,
     /// The file that becomes guest memory; QEMU creates it.
     pub ram: &'a Path,
     /// The file that receives the guest's answers.
@@ -123,7 +125,14 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     if guest.plugin.is_some() {
         args.plain("-icount shift=0,sleep=on");
     }
-    args.plain("-m").push(format!("{}", guest.memory >> 20));
+    args.plain("-m").push(match guest.pluggable {
+        None => format!("{}", guest.memory >> 20),
+        Some(more) => format!(
+            "{0}M,maxmem={1}M",
+            guest.memory >> 20,
+            (guest.memory + more) >> 20
+        ),
+    });
     let size = guest.memory;
     args.option(
         "-object",
@@ -157,6 +166,9 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
         );
         args.plain("-device virtio-blk-device,drive=disk,serial=wideleaf");
     }
+    if let Some(bytes) = guest.pluggable {
+        pluggable(&mut args, bytes);
+    }
     if let Some(plugin) = &guest.plugin {
         // `file` has to come first: QEMU takes what follows as its arguments.
         let value = format!(
@@ -172,6 +184,18 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
         args.plain("-plugin").push(value);
     }
     args.list
+}
+
+/// A device with nothing plugged into it, and who is told of changes on standard input.
+fn pluggable(args: &mut Arguments, bytes: u64) {
+    let device = monitor::DEVICE;
+    args.plain(&format!(
+        "-object memory-backend-ram,id=pluggable,size={bytes}"
+    ));
+    args.plain("-device").push(format!(
+        "virtio-mem-pci,id={device},memdev=pluggable,requested-size=0"
+    ));
+    args.plain("-chardev socket,id=monitor,fd=0 -mon chardev=monitor,mode=control");
 }
 
 /// What the CPUs promise, for the referee. QEMU's `max` says FEAT_ETS2 in ID_AA64MMFR1_EL1 (since
@@ -269,6 +293,7 @@ mod tests {
             cpus: 1,
             cpu_model: CpuModel::Max,
             memory: 2 << 30,
+            pluggable: None,
             ram: Path::new("/s/a,b/ram"),
             answers: Path::new("/s/answers"),
             console: Path::new("/s/console"),
@@ -317,6 +342,23 @@ mod tests {
         for (arch, model) in [(Arch::Arm64, CpuModel::Max), (Arch::X86_64, CpuModel::Bbm)] {
             assert!(of(arch, model).contains("-cpu max "), "{arch} {model}");
         }
+    }
+
+    #[test]
+    fn memory_can_be_plugged_where_a_job_wants_it() {
+        let args = line(&Guest {
+            pluggable: Some(1 << 30),
+            ..guest(Arch::Arm64)
+        });
+        assert!(args.contains("-m 2048M,maxmem=3072M "), "{args}");
+        assert!(args.contains("memory-backend-ram,id=pluggable,size=1073741824 "));
+        assert!(args.contains("virtio-mem-pci,id=plug,memdev=pluggable,requested-size=0 "));
+        assert!(args.contains("socket,id=monitor,fd=0 "), "{args}");
+        let args = joined(Arch::Arm64, None, None);
+        assert!(
+            !args.contains("virtio-mem") && !args.contains("fd=0"),
+            "{args}"
+        );
     }
 
     #[test]

@@ -25,6 +25,7 @@ Jobs:
   storm         text used and changed by many processes on several CPUs at once
   linear-map    the kernel's linear map after boot: bytes by leaf, page tables
   linear-storm  its permissions changed by many processes; then wide again?
+  linear-others these changes meet ptdump, kexec, hotplug, hibernation, kfence
   linear-work   page cache, requests, an encrypted disk: the kernel's own misses
   mm-selftests  the base's own selftests/mm: which tests do not end the same way
   kunit         the patched kernel's own KUnit suites
@@ -67,6 +68,7 @@ Examples:
   wideleaf lab run --job storm --scenario collapse-truncate --variants pristine
   wideleaf lab run --job boot --referee
   wideleaf lab run --job linear-map --memory 64G --append rodata=full
+  wideleaf lab run --job linear-others --variants linear-map --extra storm
   wideleaf lab run --job shared-writes --variants pristine,writes
   wideleaf lab run --kernel pristine=old/Image,patched=new/Image
   wideleaf lab run --tree ~/linux --pristine v7.3 --patched my-branch
@@ -153,7 +155,8 @@ pub struct RunArgs {
     /// [default: max; bbm in jobs on the linear map]
     #[arg(long, value_name = "MODEL")]
     cpu_model: Option<CpuModel>,
-    /// Seconds that the job storm lasts [default: 60]
+    /// Seconds that the job storm lasts [default: 60], and each meeting in linear-others
+    /// [10]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
     seconds: Option<u32>,
     /// What is played in the job storm: all, collapse-truncate, pinned,
