@@ -20,6 +20,7 @@ mod linear_cpus;
 mod linear_crew;
 mod linear_disk;
 mod linear_fail;
+mod linear_fio;
 mod linear_hibernate;
 mod linear_hotplug;
 mod linear_others;

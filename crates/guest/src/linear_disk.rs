@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An encrypted disk in memory, and the work of a job of fio on it: `rw=randwrite bs=4k direct=1
-//! ioengine=psync`, one job, so many writes.
+//! An encrypted disk in memory, and random writes to it, each byte of which is checked.
 
 use crate::device_mapper::Device;
 use crate::storm_stage::Buffer;
@@ -32,7 +31,7 @@ pub struct Disk {
     raw: File,
     /// By which write each block has its content: 0 is the filling.
     written: Vec<u64>,
-    _device: Device,
+    device: Device,
 }
 
 impl Disk {
@@ -46,15 +45,25 @@ impl Disk {
             plain: open(&device.path)?,
             raw: open(Path::new(RAMDISK))?,
             written: vec![0; size as usize / BLOCK],
-            _device: device,
+            device,
         };
         disk.fill().context("filling the encrypted disk")?;
         Ok(disk)
     }
 
+    /// Its node.
+    pub fn path(&self) -> &Path {
+        &self.device.path
+    }
+
+    /// Its blocks.
+    pub fn blocks(&self) -> u64 {
+        self.written.len() as u64
+    }
+
     /// Bytes of it.
     pub fn size(&self) -> u64 {
-        (self.written.len() * BLOCK) as u64
+        self.blocks() * BLOCK as u64
     }
 
     fn fill(&mut self) -> Result<()> {

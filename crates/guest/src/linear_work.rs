@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Work that the kernel does through its linear map, in phases that the plugin counts: files read
-//! from the page cache, requests answered over a socket, blocks written to an encrypted disk,
-//! permissions changed and changed back.
+//! from the page cache, requests answered over a socket, blocks written to an encrypted disk, by
+//! ourselves and by fio, permissions changed and changed back.
 
 use crate::linear;
 use crate::linear_change::{Secret, allow_secrets};
 use crate::linear_disk::Disk;
+use crate::linear_fio::Fio;
 use crate::marker;
 use crate::port::Port;
 use crate::protocol::{LinearReport, LinearWorkOptions, Message};
@@ -38,11 +39,12 @@ type Pipe = (OwnedFd, File);
 const SETTLE: Duration = Duration::from_secs(6);
 
 /// The phases by number.
-const PHASES: [&str; 8] = [
+const PHASES: [&str; 9] = [
     "scan",
     "read",
     "request",
     "encrypt",
+    "fio",
     "change",
     "restore",
     "settle",
@@ -70,6 +72,10 @@ pub fn run(options: &LinearWorkOptions, port: &Port) -> Result<LinearReport> {
     phase("request", || requests(options))?;
     phase("encrypt", || disk.write(options.calls, options.seed))?;
     disk.check().context("the encrypted disk")?;
+    let writes = options.calls.min(disk.blocks());
+    let fio = Fio::new(&options.root, disk.path(), writes, options.seed)?;
+    phase("fio", || fio.write())?;
+    fio.check()?;
     let changes = if Secret::is_possible() {
         options.changes
     } else {

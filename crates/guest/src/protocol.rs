@@ -419,6 +419,8 @@ pub struct LinearWorkOptions {
     pub seed: u64,
     /// How many places of the map are changed, 2M apart, and back.
     pub changes: u64,
+    /// Where the user land is that has fio.
+    pub root: String,
 }
 
 /// What a job on the linear map found.

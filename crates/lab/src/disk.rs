@@ -2,11 +2,13 @@
 //! What a job's disk holds, and who makes each kind.
 
 mod aligned;
+mod debian;
 pub mod filesystem;
 pub mod image;
 pub mod selftests;
 pub mod userland;
 
+use crate::disk::debian::Debian;
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image::Image;
 use crate::disk::userland::Userland;
@@ -40,6 +42,8 @@ pub enum Contents {
     Room(u64),
     /// Programs and libraries, Debian's and ours.
     Userland,
+    /// These packages of Debian as they come, and what they depend on.
+    Debian(&'static [&'static str]),
     /// The base's own selftests/mm, and the series'.
     Selftests,
 }
@@ -57,7 +61,7 @@ impl Contents {
     /// The first that is missing, with its package.
     pub fn require_tools(&self, whom: &DiskFor) -> Result<()> {
         match self {
-            Self::Stubs(_) | Self::Room(_) => whom.filesystem.mkfs().map(drop),
+            Self::Stubs(_) | Self::Room(_) | Self::Debian(_) => whom.filesystem.mkfs().map(drop),
             Self::Userland => userland(whom).require_tools(),
             Self::Selftests => selftests::require_tools(),
         }
@@ -79,6 +83,7 @@ impl Contents {
             Self::Stubs(sizes) => stubs(whom, sizes.clone(), 0, cache, observer),
             Self::Room(bytes) => stubs(whom, Vec::new(), *bytes, cache, observer),
             Self::Userland => userland(whom).ensure(cache, observer),
+            Self::Debian(packages) => debian(whom, packages).ensure(cache, observer),
             Self::Selftests => {
                 let files = whom.kernel_dir.as_ref();
                 selftests::ensure(whom.base, whom.arch, files, cache, observer)
@@ -108,5 +113,13 @@ fn userland(whom: &DiskFor) -> Userland {
         filesystem: whom.filesystem,
         arch: whom.arch,
         aligned: whom.aligned,
+    }
+}
+
+fn debian(whom: &DiskFor, packages: &'static [&'static str]) -> Debian {
+    Debian {
+        filesystem: whom.filesystem,
+        arch: whom.arch,
+        packages,
     }
 }

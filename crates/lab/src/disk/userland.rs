@@ -15,6 +15,7 @@
 //!   lld, whose text is not congruent: each segment is shifted by a page.
 
 use crate::disk::aligned::align_all;
+use crate::disk::debian::remove_unused;
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image;
 use crate::vm::scratch::Scratch;
@@ -53,9 +54,6 @@ pub const TEXTS: [(&str, u64); 5] = [
     ("4M", 4 << 20),
     ("128M", 128 << 20),
 ];
-
-/// Folders of packages that no program of ours reads.
-const UNUSED: &[&str] = &["usr/share", "usr/include", "etc"];
 
 /// Our own sources by name.
 const SOURCES: [(&str, &str); 6] = [
@@ -184,9 +182,7 @@ impl Userland {
             libraries: wideleaf_debian::libraries(&root, self.arch),
         };
         builder.build()?;
-        for folder in UNUSED {
-            fs::remove_dir_all(root.join(folder))?;
-        }
+        remove_unused(&root)?;
         for archive in ["libcrypto.a", "libssl.a"] {
             fs::remove_file(builder.libraries.join(archive))?;
         }

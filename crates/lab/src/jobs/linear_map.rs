@@ -15,6 +15,10 @@ use wideleaf_tlb::leaf;
 /// Guest memory unless told.
 pub(super) const USUAL_MEMORY: u64 = 2 << 30;
 
+/// Memory that processes use at most which change permissions and see whether a byte is lost,
+/// whatever the guest has.
+const USED: u64 = 3 << 30;
+
 /// Share of the bytes that must be mapped as widely as at boot after all changes.
 pub(super) const KEPT: f64 = 0.999;
 
@@ -85,8 +89,13 @@ impl Job for LinearMap {
 
 /// What a guest of so much memory needs of the host if nobody uses it: what the kernel says of
 /// each page, and room for the kernel.
-pub(super) fn idle(memory: u64) -> u64 {
+fn idle(memory: u64) -> u64 {
     memory.min(memory / 32 + (1 << 30))
+}
+
+/// What it needs if processes change permissions and see whether a byte is lost.
+pub(super) fn busy(memory: u64) -> u64 {
+    memory.min(idle(memory) + USED)
 }
 
 pub(super) fn memory(comparison: &Comparison) -> String {

@@ -4,7 +4,7 @@
 //! hibernation, late kfence.
 
 use super::linear_map::{
-    KEPT, USUAL_MEMORY, VARIANTS, collapsing, kept, leaves, memory, put, report, rows, verdict,
+    KEPT, VARIANTS, busy, collapsing, kept, leaves, memory, put, report, rows, verdict,
 };
 use crate::disk::Contents;
 use crate::job::Job;
@@ -26,6 +26,11 @@ const MEETINGS: u32 = 7;
 
 /// Seconds of the guest's clock that the map may take to become wide again.
 const SETTLE_S: u32 = 30;
+
+/// Memory of its guest unless told. Late kfence looks twice for a pageblock without unmovable pages
+/// (start_isolate_page_range() in mm/page_isolation.c). With 64K pages that is 512M, and 2G have
+/// one such block at most.
+const MEMORY: u64 = 6 << 30;
 
 /// Memory that can be plugged: the guest asks for two of its blocks, which have 512M with 64K pages
 /// and 128M with others.
@@ -77,11 +82,11 @@ impl Job for LinearOthers {
     }
 
     fn memory(&self, options: &Options) -> u64 {
-        options.memory.unwrap_or(USUAL_MEMORY)
+        options.memory.unwrap_or(MEMORY)
     }
 
     fn memory_used(&self, options: &Options) -> u64 {
-        self.memory(options) + PLUG
+        busy(self.memory(options)) + PLUG
     }
 
     fn pluggable(&self, _: &Options) -> Option<u64> {

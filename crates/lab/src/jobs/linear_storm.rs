@@ -2,7 +2,7 @@
 //! Permissions of the linear map change in many processes at once, then it is to be wide again.
 
 use super::linear_map::{
-    KEPT, USUAL_MEMORY, VARIANTS, collapsing, idle, kept, memory, put, report, rows, verdict,
+    KEPT, USUAL_MEMORY, VARIANTS, busy, collapsing, kept, memory, put, report, rows, verdict,
 };
 use crate::job::Job;
 use crate::options::{CpuModel, Options, Setting};
@@ -20,9 +20,6 @@ const ROUNDS: u64 = 200;
 
 /// Seconds of the guest's clock that the map may take to become wide again.
 const SETTLE_S: u32 = 30;
-
-/// Memory that its processes use at most, whatever the guest has.
-const USED: u64 = 3 << 30;
 
 /// The fragment whose kernels can make allocations fail.
 const INJECTING: &str = "storm";
@@ -69,8 +66,7 @@ impl Job for LinearStorm {
     }
 
     fn memory_used(&self, options: &Options) -> u64 {
-        let memory = self.memory(options);
-        memory.min(idle(memory) + USED)
+        busy(self.memory(options))
     }
 
     fn task(&self, options: &Options) -> Task {

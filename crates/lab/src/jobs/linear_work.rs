@@ -3,7 +3,8 @@
 //! what it costs to make the map wide again.
 
 use super::linear_map::{VARIANTS, happened, memory, put, report, rows};
-use crate::job::Job;
+use crate::disk::Contents;
+use crate::job::{Job, MOUNT_POINT};
 use crate::options::{CpuModel, Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
@@ -20,7 +21,7 @@ const SIZE: u64 = 256 << 20;
 const DISK_SHARE: u64 = 2;
 const DISK_LIMIT: u64 = 1 << 30;
 
-/// Reads, requests and writes to that disk unless told.
+/// Reads, requests, and writes to that disk, twice, unless told.
 const CALLS: u64 = 5_000;
 
 /// Places of the map that are changed and changed back.
@@ -84,6 +85,10 @@ impl Job for LinearWork {
         ))
     }
 
+    fn contents(&self, _: &Options) -> Option<Contents> {
+        Some(Contents::Debian(&["fio"]))
+    }
+
     fn task(&self, options: &Options) -> Task {
         Task::LinearWork(LinearWorkOptions {
             size: options.size,
@@ -91,6 +96,7 @@ impl Job for LinearWork {
             calls: options.calls.unwrap_or(CALLS),
             seed: options.seed,
             changes: CHANGES,
+            root: MOUNT_POINT.into(),
         })
     }
 
@@ -172,8 +178,8 @@ impl Job for LinearWork {
             "change: secret memory is made, a page at a time; restore: it is given back; settle: \
              6 s in which nothing is asked for."
                 .into(),
-            "encrypt: 4K at random to dm-crypt on a ramdisk, as fio's rw=randwrite bs=4k direct=1; \
-             collapse: what the worker did from the first phase to the last."
+            "encrypt: 4K at random to dm-crypt on a ramdisk; fio: the same by Debian's fio, its start \
+             and end included; collapse: what the worker did from the first phase to the last."
                 .into(),
         ]
     }
