@@ -28,11 +28,15 @@ const KALLSYMS: &str = "/proc/kallsyms";
 /// What makes the map wider, in kernels with the series linear-map.
 const WORKER: &str = "collapse_work";
 
+/// For how long it held the lock against changes at most, in nanoseconds of the guest's clock.
+const LONGEST_HOLD: &str = "/sys/kernel/debug/linear_map/longest_hold_ns";
+
 /// The map as it is once the kernel has made it as wide as it can after boot.
 pub fn look() -> Outcome {
     let mut report = LinearReport::default();
     rest();
     take(&mut report, "boot");
+    take_longest_hold(&mut report);
     Outcome::Linear(report)
 }
 
@@ -64,6 +68,15 @@ pub fn take(report: &mut LinearReport, name: &str) {
         table_bytes: linear::table_bytes(&meminfo()),
         events: events(),
     });
+}
+
+/// Adds for how long the worker kept changes out at most, on kernels that tell. For guests whose
+/// instructions are counted: one is a nanosecond of their clock, so it is a number of instructions.
+pub fn take_longest_hold(report: &mut LinearReport) {
+    let held = fs::read_to_string(LONGEST_HOLD).ok();
+    if let Some(held) = held.and_then(|text| text.trim().parse().ok()) {
+        report.counts.insert("longest_hold_ns".into(), held);
+    }
 }
 
 /// Bytes by leaf.

@@ -93,6 +93,7 @@ pub fn run(options: &LinearWorkOptions, port: &Port) -> Result<LinearReport> {
     })?;
     linear::take(&mut report, "settled");
     phase("read-again", || read(&file, options))?;
+    linear::take_longest_hold(&mut report);
     report.counts.insert("changes".into(), changes);
     report.counts.insert("calls".into(), options.calls);
     report.counts.insert("checked_bytes".into(), disk.size());

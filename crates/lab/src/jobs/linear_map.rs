@@ -189,6 +189,7 @@ pub(super) fn put(run: &BootResult, figures: &mut Figures) {
         let unit = match name.rsplit('_').next() {
             Some("bytes") => "bytes",
             Some("ms") => "ms",
+            Some("ns") => "ns",
             _ => "events",
         };
         figures.put(name.clone(), unit, *count);
