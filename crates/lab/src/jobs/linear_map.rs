@@ -6,7 +6,7 @@ use crate::options::{CpuModel, Options, Setting};
 use crate::results::figures::Figures;
 use crate::results::row::Row;
 use crate::results::{BootResult, Comparison, Verdict};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wideleaf_guest::linear_narrower;
 use wideleaf_guest::protocol::{LinearReport, Outcome, Task};
 use wideleaf_kbuild::Variant;
@@ -217,7 +217,10 @@ pub(super) fn rows(comparison: &Comparison) -> Vec<Row> {
             rows.push(Row::figures(comparison, &moment.name, &label, &[name]));
         }
     }
-    for name in report.counts.keys() {
+    // Some kernels tell what others do not.
+    let reports = comparison.runs.iter().filter_map(self::report);
+    let names: BTreeSet<_> = reports.flat_map(|report| report.counts.keys()).collect();
+    for name in names {
         let label = name.replace('_', " ");
         rows.push(Row::figures(comparison, "all", &label, &[name]));
     }
@@ -303,6 +306,21 @@ mod tests {
         ];
         assert_eq!(labels[..3], start);
         assert!(labels.contains(&"checked bytes".to_string()), "{labels:?}");
+    }
+
+    #[test]
+    fn what_one_kernel_alone_tells_has_a_row() {
+        let mut comparison = sample::comparison(1, 1);
+        let mut telling = run(Variant::LinearMap);
+        if let Outcome::Linear(report) = &mut telling.outcome {
+            report.counts.insert("longest_hold_ns".into(), 7000);
+        }
+        comparison.runs = vec![run(Variant::Pristine), telling];
+        comparison.kernels[1].variant = Variant::LinearMap;
+        let comparison = conclude(&LinearMap, comparison);
+        let labels: Vec<_> = rows(&comparison).into_iter().map(|row| row.label).collect();
+        let counts = ["checked bytes".to_string(), "longest hold ns".into()];
+        assert!(labels.ends_with(&counts), "{labels:?}");
     }
 
     #[test]
