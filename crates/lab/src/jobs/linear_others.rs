@@ -4,7 +4,7 @@
 //! hibernation, late kfence.
 
 use super::linear_map::{
-    KEPT, VARIANTS, busy, collapsing, kept, leaves, memory, put, report, rows, verdict,
+    KEPT, VARIANTS, busy, collapsing, happened, kept, leaves, memory, put, report, rows, verdict,
 };
 use crate::disk::Contents;
 use crate::job::Job;
@@ -152,9 +152,11 @@ fn judge(comparison: &Comparison, run: &BootResult, nth: usize, name: &str) -> V
             .copied()
             .unwrap_or(0)
     };
-    // Where leaves must not change their size all are pages anyway.
-    let all: u64 = leaves(run, 0).values().sum();
-    let least = (by_pages(0) + KFENCE_PAGES * page).min(all);
+    // Where leaves must not change their size nothing was split since boot. Then all were pages
+    // there, but for the kernel's image.
+    let split = report(run).is_some_and(|report| happened(report, nth, "splits") > 0);
+    let pool = if split { KFENCE_PAGES * page } else { 0 };
+    let least = by_pages(0) + pool;
     let what = "kfence's pool is mapped by pages";
     verdict(
         comparison,
@@ -183,6 +185,11 @@ mod tests {
         }
     }
 
+    fn split(mut moment: LinearMoment) -> LinearMoment {
+        moment.events.insert("splits".into(), 7);
+        moment
+    }
+
     fn passed(moments: Vec<LinearMoment>) -> Vec<bool> {
         let mut run = sample::run(Variant::LinearMap, 1);
         run.guest.page_size = 4096;
@@ -200,12 +207,13 @@ mod tests {
         let boot = || moment("boot", &[("4K", 1 << 20), ("1G", 1 << 30)]);
         let wide = moment("hotplug", &[("4K", 1 << 20), ("1G", 2 << 30)]);
         let pool = moment("kfence", &[("4K", 5 << 18), ("2M", 1 << 30)]);
-        assert_eq!(passed(vec![boot(), wide, pool]), [true, true]);
+        assert_eq!(passed(vec![boot(), wide, split(pool)]), [true, true]);
         let narrow = moment("kexec", &[("4K", 3 << 20), ("2M", (1 << 30) - (2 << 20))]);
         let none = moment("kfence", &[("4K", 1 << 20), ("1G", 1 << 30)]);
-        assert_eq!(passed(vec![boot(), narrow, none]), [false, false]);
-        let pages = |name| moment(name, &[("4K", 1 << 30)]);
-        assert_eq!(passed(vec![pages("boot"), pages("kfence")]), [true]);
+        assert_eq!(passed(vec![boot(), narrow, split(none)]), [false, false]);
+        let fixed = |name| moment(name, &[("4K", 1 << 30), ("2M", 4 << 20)]);
+        assert_eq!(passed(vec![fixed("boot"), fixed("kfence")]), [true]);
+        assert_eq!(passed(vec![fixed("boot"), split(fixed("kfence"))]), [false]);
         assert!(passed(Vec::new()).is_empty());
     }
 }
