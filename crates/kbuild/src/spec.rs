@@ -54,6 +54,16 @@ impl Spec {
         }
     }
 
+    /// Has these fragments merged too, after those it has, in this order. One that it has already is
+    /// not named again, so that the same kernel has one name.
+    pub fn add_extras(&mut self, names: impl IntoIterator<Item = impl Into<String>>) {
+        for name in names.into_iter().map(Into::into) {
+            if !self.extras.contains(&name) {
+                self.extras.push(name);
+            }
+        }
+    }
+
     /// The object folder's name part: `arm64-64K` or `arm64-4K-debug`.
     pub fn flavour(&self) -> String {
         let mut name = format!("{}-{}", self.arch, self.page_size);
@@ -96,12 +106,24 @@ pub struct Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn names_round_trip() {
         for &base in Base::ALL {
             assert_eq!(base.name().parse(), Ok(base));
         }
+    }
+
+    #[test]
+    fn a_fragment_that_is_named_twice_makes_no_other_kernel() {
+        let files = KernelDir::at(Path::new("../../kernel")).unwrap();
+        let (arch, size) = (Arch::Arm64, PageSize::K4);
+        let mut spec = Spec::new(Base::V6_12, arch, size, Variant::Pristine, files);
+        spec.add_extras(["linear"]);
+        spec.add_extras(["linear", "others", "others"].map(String::from));
+        assert_eq!(spec.flavour(), "arm64-4K-linear-others");
+        assert_eq!(spec.extras, ["linear", "others"]);
     }
 
     #[test]

@@ -67,7 +67,8 @@ impl Target {
         spec.plant = (self.planted_in() == Some(variant))
             .then(|| self.options.plant.clone())
             .flatten();
-        spec.extras = extras(self.job.fragments(), &self.options.extras);
+        spec.add_extras(self.job.fragments().iter().copied());
+        spec.add_extras(&self.options.extras);
         Some(spec)
     }
 
@@ -94,29 +95,5 @@ impl Target {
                 Kernels::Commits(..) | Kernels::Given(_) => None,
             },
         }
-    }
-}
-
-/// The job's fragments, then those asked for besides. One of both is named once: a kernel's name has
-/// them all, so that the same kernel has one name.
-fn extras(of_job: &[&str], asked: &[String]) -> Vec<String> {
-    let mut extras: Vec<_> = of_job.iter().map(ToString::to_string).collect();
-    for extra in asked {
-        if !extras.contains(extra) {
-            extras.push(extra.clone());
-        }
-    }
-    extras
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fragment_of_the_job_that_is_asked_for_makes_no_other_kernel() {
-        let asked = ["linear", "others", "others"].map(String::from);
-        assert_eq!(extras(&["linear"], &asked), ["linear", "others"]);
-        assert_eq!(extras(&[], &[]), [""; 0]);
     }
 }

@@ -192,7 +192,7 @@ impl Which {
     fn spec(self, files: KernelDir) -> Spec {
         let size = self.page_size.unwrap_or(self.arch.default_page_size());
         let mut spec = Spec::new(self.base, self.arch, size, self.variant, files);
-        spec.extras = self.extra;
+        spec.add_extras(self.extra);
         spec.plant = self.plant;
         spec.version = self.source_version;
         spec
