@@ -2,7 +2,7 @@
 //! Why a file is not aligned. The file's name is the caller's to add.
 
 use std::io;
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 /// Why a file is left as it is although aligning it was asked for.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 pub use crate::system::{Evict, ReadCounter, ReclaimCounter};
 

@@ -15,8 +15,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use wideleaf_arch::Arch;
-use wideleaf_size::long;
+use wideleaf_kit::arch::Arch;
+use wideleaf_kit::size::long;
 
 const BLOCK: usize = STUB_SPACING as usize;
 

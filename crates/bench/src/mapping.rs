@@ -9,7 +9,7 @@ use std::fs::File;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-wideleaf_arch::named!(
+wideleaf_kit::named!(
     /// What madvise(2) is told of a mapping.
     Advice, "advice", {
         /// MADV_RANDOM
@@ -139,7 +139,7 @@ fn explain(error: Errno) -> anyhow::Error {
 mod tests {
     use super::*;
     use crate::file::create;
-    use wideleaf_arch::Arch;
+    use wideleaf_kit::arch::Arch;
 
     #[test]
     fn asked_for_alignment_is_given() {

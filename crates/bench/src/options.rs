@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 /// Every stub file has a stub at each multiple of this, whatever the page size.
 pub const STUB_SPACING: u64 = 4096;
@@ -56,7 +56,7 @@ impl FromStr for Stride {
         if text == "page" {
             return Ok(Stride::Page);
         }
-        wideleaf_size::parse(text)
+        wideleaf_kit::size::parse(text)
             .map(Stride::Bytes)
             .map_err(|e| format!("{e}, or `page`"))
     }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 
 /// A figure, or why there is none. In JSON a number or `{"not_available": "reason"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

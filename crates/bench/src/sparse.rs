@@ -159,7 +159,7 @@ fn pages(offsets: &[u64], page_size: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::file::create;
-    use wideleaf_arch::Arch;
+    use wideleaf_kit::arch::Arch;
 
     fn stub_file(size: u64) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();

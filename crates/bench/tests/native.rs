@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The benchmark on the machine that runs the tests.
 
-use wideleaf_arch::Arch;
 use wideleaf_bench::exec::{Alone, Phase, Surroundings, Watcher, run};
 use wideleaf_bench::file::create;
 use wideleaf_bench::options::{ExecOptions, Stride};
 use wideleaf_bench::page_size;
+use wideleaf_kit::arch::Arch;
 
 const SIZE: u64 = 8 << 20;
 

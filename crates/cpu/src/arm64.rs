@@ -4,7 +4,7 @@
 use crate::{Coalesce, Cpu, known};
 use std::collections::BTreeMap;
 use std::path::Path;
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 
 /// Reads `MIDR_EL1` of every CPU below `sys` and describes the commonest.
 ///

@@ -2,8 +2,8 @@
 //! Which aligned groups of page-table entries a CPU caches as one.
 
 use serde::Serialize;
-use wideleaf_arch::Arch;
-use wideleaf_size::short;
+use wideleaf_kit::arch::Arch;
+use wideleaf_kit::size::short;
 
 /// Leaf sizes between the base page and the PMD that a CPU can cache as one
 /// TLB entry, and why that is believed.

@@ -4,7 +4,7 @@
 use crate::coalesce::Coalesce;
 use crate::tlb::Tlb;
 use serde::{Serialize, Serializer};
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 
 /// A CPU as far as its TLBs are concerned.
 #[derive(Clone, Debug, Serialize)]

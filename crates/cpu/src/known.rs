@@ -5,7 +5,7 @@
 //! `wideleaf-tlb`, so that the lab's model and the tool agree.
 
 use crate::{Coalesce, Cpu, Role, Tlb, TlbArray};
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::profile::{ArraySpec, Level2, PROFILES};
 
 /// `(name, implementer, part)` of MIDR_EL1 bits 31:24 and 15:4, as in the

@@ -19,7 +19,7 @@ pub use known::{named, names};
 pub use tlb::{Demand, Role, Tlb, TlbArray};
 
 use std::path::Path;
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 
 /// Detects the CPU of this machine.
 ///

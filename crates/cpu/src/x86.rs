@@ -13,7 +13,7 @@ pub(crate) use imp::detect;
 mod imp {
     use crate::{Coalesce, Cpu, Role, Tlb, TlbArray};
     use raw_cpuid::{Associativity, CpuId, CpuIdReader, DatType};
-    use wideleaf_arch::Arch;
+    use wideleaf_kit::arch::Arch;
 
     const K4: u64 = 4 << 10;
     const M2: u64 = 2 << 20;

@@ -10,8 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
-use wideleaf_arch::Arch;
-use wideleaf_tool as tool;
+use wideleaf_kit::arch::Arch;
+use wideleaf_kit::tool;
 
 /// Private lists older than this are fetched again.
 const FRESH: Duration = Duration::from_secs(24 * 3600);

@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wideleaf_arch::Arch;
 use wideleaf_cache::{Cache, Key};
-use wideleaf_events::{Event, Observer};
-use wideleaf_tool as tool;
+use wideleaf_kit::arch::Arch;
+use wideleaf_kit::events::{Event, Observer};
+use wideleaf_kit::tool;
 
 /// The cache's kind of entry that holds packages.
 const KIND: &str = "packages";

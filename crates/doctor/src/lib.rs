@@ -23,7 +23,7 @@ pub use check::{Check, Status};
 pub use host::Host;
 
 use wideleaf_cpu::Cpu;
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 /// Makes all checks, in the order in which they build on each other.
 pub fn examine(host: &Host, cpu: &Cpu) -> Vec<Check> {

@@ -2,8 +2,8 @@
 //! The kernel's own memory: by which leaves its linear map maps it.
 
 use crate::{Check, Host};
+use wideleaf_kit::size::short;
 use wideleaf_procmap::linear;
-use wideleaf_size::short;
 
 pub(crate) fn map(host: &Host) -> Check {
     let check = Check::new(

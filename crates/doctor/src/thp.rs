@@ -3,7 +3,7 @@
 
 use crate::kernel::{Config, Release};
 use crate::{Check, Host};
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 

@@ -3,7 +3,7 @@
 
 use crate::link::{Linked, TEXT, link};
 use crate::{Check, Host, Status};
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 pub(crate) fn checks(host: &Host) -> Vec<Check> {
     let mut checks = vec![loader(host)];

@@ -2,7 +2,7 @@
 //! A verdict in words.
 
 use crate::{Cause, Elf, LEAF_2M, Placement, Segment, Verdict};
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 /// Says why a segment can or cannot be mapped by wide leaves, in a sentence or
 /// two, with the values that decide.

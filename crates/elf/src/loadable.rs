@@ -2,7 +2,7 @@
 //! Whether a kernel with a given base page can load a file at all.
 
 use crate::{Elf, Kind, Segment, align_down, align_up};
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 impl Elf {
     /// Why a kernel with base pages of `page` bytes, or its ld.so, does not

@@ -8,7 +8,7 @@ use crate::protocol::Outcome;
 use anyhow::Result;
 use wideleaf_bench::exec::run;
 use wideleaf_bench::options::ExecOptions;
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 /// Runs it on a file of the job's disk.
 pub fn job(options: &ExecOptions, place: &Place<'_>, port: &Port) -> Result<Outcome> {

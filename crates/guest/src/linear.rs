@@ -115,13 +115,13 @@ fn address(kallsyms: &str, function: &str) -> Option<u64> {
 /// How many of `boot`'s bytes `now` maps by narrower leaves than `boot` did.
 pub fn narrower(boot: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>) -> u64 {
     let at_least = |leaves: &BTreeMap<String, u64>, limit: u64| -> u64 {
-        let wide = |leaf: &&String| wideleaf_size::parse(leaf).is_ok_and(|size| size >= limit);
+        let wide = |leaf: &&String| wideleaf_kit::size::parse(leaf).is_ok_and(|size| size >= limit);
         let wide = leaves.iter().filter(|(leaf, _)| wide(leaf));
         wide.map(|(_, bytes)| bytes).sum()
     };
     let sizes = boot
         .keys()
-        .filter_map(|leaf| wideleaf_size::parse(leaf).ok());
+        .filter_map(|leaf| wideleaf_kit::size::parse(leaf).ok());
     let lost = sizes.map(|size| at_least(boot, size).saturating_sub(at_least(now, size)));
     lost.max().unwrap_or(0)
 }

@@ -21,7 +21,7 @@ pub fn pattern(text: &str) -> Result<Pattern, String> {
         Ok(permille @ 0..=1000) => Ok(permille),
         _ => Err(format!("`{text}` is not a number from 0 to 1000")),
     };
-    let length = |text: &str| match wideleaf_size::parse(text)? {
+    let length = |text: &str| match wideleaf_kit::size::parse(text)? {
         length if length >= 4096 && length.is_multiple_of(4096) => Ok(length),
         _ => Err(format!("`{text}` is not a multiple of 4K")),
     };

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
-use wideleaf_tool as tool;
+use wideleaf_kit::tool;
 
 /// A name and an address, as a mail's `From:` has them.
 #[derive(Clone, Debug, PartialEq, Eq)]

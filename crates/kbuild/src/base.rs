@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The kernel bases.
 
-use wideleaf_arch::named;
+use wideleaf_kit::named;
 
 named!(
     /// A kernel base: a Debian package `linux-source-<base>`.

@@ -18,8 +18,8 @@ use std::process::Command;
 use std::time::Instant;
 use wideleaf_cache::{Cache, Entry, Key};
 use wideleaf_debian::apt;
-use wideleaf_events::{Event, Observer};
-use wideleaf_tool as tool;
+use wideleaf_kit::events::{Event, Observer};
+use wideleaf_kit::tool;
 
 /// The cache's kind of entry that holds a kernel.
 const KIND: &str = "kernel";

@@ -15,8 +15,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
-use wideleaf_events::{Event, Observer};
-use wideleaf_tool as tool;
+use wideleaf_kit::events::{Event, Observer};
+use wideleaf_kit::tool;
 
 /// Settings of a user's or a repository that would change what a checkout writes, or run
 /// something.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use wideleaf_cache::Cache;
-use wideleaf_replace::replace;
+use wideleaf_kit::replace::replace;
 
 /// What a new object folder holds.
 pub(crate) const NOTHING: &str = "nothing";

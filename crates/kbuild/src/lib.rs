@@ -9,7 +9,7 @@
 //!
 //! [`Commit`]s of somebody's own git tree are built the same way, without a package.
 //!
-//! Work says what it does through [`wideleaf_events`]; nothing here draws.
+//! Work says what it does through [`wideleaf_kit::events`]; nothing here draws.
 
 mod author;
 mod base;
@@ -51,5 +51,5 @@ pub use stack::Stack;
 pub use step::Step;
 pub use toolchain::cross;
 pub use variant::{SeriesName, Variant};
-pub use wideleaf_arch::{Arch, PageSize, Unknown};
+pub use wideleaf_kit::arch::{Arch, PageSize, Unknown};
 pub use worktree::WorkTree;

@@ -5,8 +5,8 @@ use anyhow::{Result, bail};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Lock};
-use wideleaf_events::Event;
-use wideleaf_events::Observer;
+use wideleaf_kit::events::Event;
+use wideleaf_kit::events::Observer;
 
 /// Bytes that an unpacked tree takes: 7.3 takes 1.8 GiB.
 pub(crate) const TREE_BYTES: u64 = 2 << 30;

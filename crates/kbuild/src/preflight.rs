@@ -121,7 +121,7 @@ fn missing_with(
 }
 
 fn has_program(name: &str) -> bool {
-    wideleaf_tool::find(name).is_some()
+    wideleaf_kit::tool::find(name).is_some()
 }
 
 /// Whether the host's compiler finds a header; where it lies differs.

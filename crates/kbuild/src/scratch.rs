@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wideleaf_tool as tool;
+use wideleaf_kit::tool;
 
 /// File contents by path in the tree; `None` is a file that does not exist.
 pub type Contents = BTreeMap<String, Option<Vec<u8>>>;

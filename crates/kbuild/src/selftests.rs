@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use wideleaf_cache::{Cache, Entry, Key, Lock};
 use wideleaf_debian::Packages;
-use wideleaf_events::{Event, Observer};
+use wideleaf_kit::events::{Event, Observer};
 
 /// The cache's kind of entry that holds them.
 const KIND: &str = "selftests";

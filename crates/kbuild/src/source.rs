@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
 use wideleaf_debian::apt::{self, Lists, MAIN, SECURITY, Suite};
-use wideleaf_events::{Event, Observer};
+use wideleaf_kit::events::{Event, Observer};
 
 /// The cache's kind of entry that holds a package.
 const KIND: &str = "source";

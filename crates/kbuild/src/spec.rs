@@ -4,7 +4,7 @@
 use crate::{Base, Commit, KernelDir, Variant};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use wideleaf_arch::{Arch, PageSize};
+use wideleaf_kit::arch::{Arch, PageSize};
 
 /// A kernel to be had.
 #[derive(Clone, Debug)]

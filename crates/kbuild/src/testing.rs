@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
-use wideleaf_events::Event;
+use wideleaf_kit::events::Event;
 
 /// Takes events and does nothing.
 pub(crate) fn quiet(_: Event<'_>) {}

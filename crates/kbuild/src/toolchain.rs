@@ -4,7 +4,7 @@
 use crate::Arch;
 use anyhow::Result;
 use std::process::Command;
-use wideleaf_tool as tool;
+use wideleaf_kit::tool;
 
 /// The prefix of the tools that build for `arch` on this machine.
 pub fn cross(arch: Arch) -> &'static str {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The series that there are, and the kernels that they and their parts make.
 
-use wideleaf_arch::named;
+use wideleaf_kit::named;
 
 named!(
     /// A patch series: the folder `kernel/<series>`. Each applies and builds without the others.

@@ -23,9 +23,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use wideleaf_cache::Cache;
-use wideleaf_events::{Event, Observer};
-use wideleaf_replace::replace;
-use wideleaf_tool as tool;
+use wideleaf_kit::events::{Event, Observer};
+use wideleaf_kit::replace::replace;
+use wideleaf_kit::tool;
 
 /// An unpacked source tree, held exclusively.
 pub struct WorkTree {

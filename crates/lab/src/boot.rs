@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wideleaf_cache::Cache;
-use wideleaf_events::{Event, Observer};
 use wideleaf_guest::protocol::VERSION;
 use wideleaf_kbuild::Variant;
+use wideleaf_kit::events::{Event, Observer};
 use wideleaf_tlb::report::{Phase, Report, SCHEMA};
 
 /// Beyond the guest's own time limit: booting, and telling that it hangs.

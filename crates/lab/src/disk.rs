@@ -15,8 +15,8 @@ use crate::disk::userland::Userland;
 use anyhow::Result;
 use std::path::PathBuf;
 use wideleaf_cache::Cache;
-use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::{Arch, Base, KernelDir};
+use wideleaf_kit::events::{Event, Observer};
 
 /// Whom a disk is for.
 #[derive(Clone, Debug)]

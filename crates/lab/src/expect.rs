@@ -50,7 +50,7 @@ impl Expectation {
                 .parse::<f64>()
                 .ok()
                 .map(|share| Limit::Share(share / 100.0)),
-            None => wideleaf_size::parse(limit).ok().map(Limit::Value),
+            None => wideleaf_kit::size::parse(limit).ok().map(Limit::Value),
         };
         let limit =
             limit.filter(|limit| !matches!(limit, Limit::Share(s) if !s.is_finite() || *s < 0.0));

@@ -5,9 +5,9 @@ use crate::disk::filesystem::Filesystem;
 use crate::profiles::default_profile;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use wideleaf_arch::named;
 use wideleaf_guest::protocol::{Advice, Scenario, Stride};
 use wideleaf_kbuild::{Arch, PageSize};
+use wideleaf_kit::named;
 
 /// Guest memory of a job that needs little.
 pub const MEMORY: u64 = 1 << 30;
@@ -384,7 +384,7 @@ impl Options {
         if window < page_size.bytes() {
             return Err(format!(
                 "--read-ahead {}: below the page size {page_size}; 128K is what NVMe disks have",
-                wideleaf_size::short(window)
+                wideleaf_kit::size::short(window)
             ));
         }
         Ok(())

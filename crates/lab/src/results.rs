@@ -17,7 +17,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use wideleaf_guest::protocol::{Farewell, Hello, Outcome};
 use wideleaf_kbuild::{Arch, Base, Commit, PageSize, Variant};
-use wideleaf_replace::replace;
+use wideleaf_kit::replace::replace;
 use wideleaf_tlb::referee::finding::Findings;
 use wideleaf_tlb::report::{Counts, Coverage, ProfileInfo};
 

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
-use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::{Kernel, Variant};
+use wideleaf_kit::events::{Event, Observer};
 
 /// Runs jobs.
 pub struct Lab<'a> {

@@ -11,7 +11,7 @@ use crate::results::Comparison;
 use crate::results::row::Row;
 use std::fmt::Write;
 use wideleaf_kbuild::Variant;
-use wideleaf_table::{Table, left, right};
+use wideleaf_kit::table::{Table, left, right};
 
 /// The table of a comparison, with its title, ending in a newline.
 pub fn render(job: &dyn Job, comparison: &Comparison) -> String {

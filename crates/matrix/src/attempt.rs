@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wideleaf_scratch::Scratch;
+use wideleaf_kit::scratch::Scratch;
 
 /// Room that is taken in the results folder before a row begins, and given back when its results
 /// are written: a run of an hour must not end where there is no place for them. The largest
@@ -69,7 +69,7 @@ fn attempt_in(
     let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     folder.begin(&row.key)?;
     // What matrices left that were killed.
-    wideleaf_scratch::sweep(temporary, KIND);
+    wideleaf_kit::scratch::sweep(temporary, KIND);
     let scratch = Scratch::new(temporary, KIND)
         .with_context(|| format!("cannot create a folder in {}", temporary.display()))?;
     let results = scratch.path().join("results.json");

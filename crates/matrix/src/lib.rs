@@ -9,7 +9,7 @@
 //! has a cluster do it.
 //!
 //! Nothing here knows what a kernel or a guest is, and nothing draws: work says what happens
-//! through [`wideleaf_events::Event`].
+//! through [`wideleaf_kit::events::Event`].
 
 pub mod attempt;
 pub mod file;

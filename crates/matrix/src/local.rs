@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use wideleaf_events::{Event, Observer, Row};
+use wideleaf_kit::events::{Event, Observer, Row};
 
 /// What may be in use at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wideleaf_events::{Event, Observer, Row};
+use wideleaf_kit::events::{Event, Observer, Row};
 
 /// Tasks of one array unless the cluster's MaxArraySize is less: Slurm's default.
 const ARRAY: usize = 1000;

@@ -14,4 +14,4 @@ mod text;
 pub use serve::{Content, Server};
 pub use snapshot::{Group, Snapshot};
 pub use text::render;
-pub use wideleaf_replace::replace;
+pub use wideleaf_kit::replace::replace;

@@ -7,8 +7,8 @@
 
 use crate::snapshot::{Group, Snapshot};
 use std::fmt::Write;
-use wideleaf_procmap::printable;
-use wideleaf_size::short;
+use wideleaf_kit::names::printable;
+use wideleaf_kit::size::short;
 
 struct Family<'a> {
     name: &'a str,

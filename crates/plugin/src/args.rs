@@ -2,7 +2,7 @@
 //! The plugin's arguments.
 
 use std::path::PathBuf;
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::profile::Profile;
 
 /// Arguments, checked.

@@ -13,7 +13,7 @@ use crate::{disk, ffi};
 use std::ffi::{c_uint, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::{Core, Side};
 use wideleaf_tlb::report::{Cpu, Report, SCHEMA};

@@ -8,7 +8,7 @@ use crate::inline::Inline;
 use crate::plugin::Plugin;
 use crate::{args, output, translate};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 
 unsafe extern "C" fn on_vcpu_init(_: sys::qemu_plugin_id_t, index: c_uint) {
     let started = PLUGIN.get().map(|plugin| start_vcpu(plugin, index));

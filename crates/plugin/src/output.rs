@@ -2,7 +2,7 @@
 //! Writing the report so that a reader sees all of it or none.
 
 use std::path::Path;
-use wideleaf_replace::replace;
+use wideleaf_kit::replace::replace;
 use wideleaf_tlb::report::Report;
 
 /// Writes `report` to `path` in one step.

@@ -12,7 +12,7 @@ use crate::watch::Watch;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::report::Coverage;
 
 /// What exists once.

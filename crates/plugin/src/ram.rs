@@ -4,7 +4,7 @@
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::path::Path;
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::walk::PhysMem;
 
 /// x86 machines keep 3G to 4G for devices: RAM above goes on at 4G. QEMU's

@@ -3,7 +3,7 @@
 //! stub, which the plugin API uses.
 
 use crate::ffi::{self, Handle, RegisterBuffer};
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::Mode;
 use wideleaf_tlb::{arm64, x86};

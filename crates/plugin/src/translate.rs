@@ -12,7 +12,7 @@ use sys::qemu_plugin_cb_flags::{QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_CB_R_REGS};
 use sys::qemu_plugin_cond::QEMU_PLUGIN_COND_NE;
 use sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW;
 use sys::qemu_plugin_op::{QEMU_PLUGIN_INLINE_ADD_U64, QEMU_PLUGIN_INLINE_STORE_U64};
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::{insn_arm64, insn_x86};
 
 /// The longest x86 instruction has 15 bytes.

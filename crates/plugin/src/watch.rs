@@ -21,7 +21,7 @@ use crate::ram::Ram;
 use crate::registers::Registers;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::insn_arm64::Event;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::{Core, Mode};

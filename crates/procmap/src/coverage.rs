@@ -131,7 +131,7 @@ pub struct Process {
     /// Process id.
     pub pid: u32,
     /// The command name, as the process set it. For a terminal:
-    /// [`crate::printable`].
+    /// [`wideleaf_kit::names::printable`].
     pub name: String,
     /// Its bytes in hexadecimal if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -17,7 +17,6 @@ mod coverage;
 mod flags;
 pub mod linear;
 mod maps;
-mod names;
 mod pagemap;
 mod process;
 mod reader;
@@ -28,7 +27,6 @@ mod smaps;
 pub use classify::Sink;
 pub use coverage::{Coverage, Extent, FolioBytes, Folios, Leaf, Mapping, Process, Sight};
 pub use maps::{Vma, mappings};
-pub use names::{deceives, hex, lossy, printable};
 pub use reader::{Reader, Scope, Select, sizes};
 
 use std::io;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `/proc/PID/maps`, one line at a time (proc_pid_maps(5)).
 
-use crate::names;
 use serde::Serialize;
+use wideleaf_kit::names;
 
 /// One mapping of an address space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,7 +20,7 @@ pub struct Vma {
     /// Inode number, 0 without a file.
     pub inode: u64,
     /// Path or pseudo-name (`[vdso]`), as the kernel gives it; empty for
-    /// anonymous memory. For a terminal: [`crate::printable`].
+    /// anonymous memory. For a terminal: [`wideleaf_kit::names::printable`].
     pub name: String,
     /// Its bytes in hexadecimal if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,6 @@
 //! same process even if its number is given to another one meanwhile.
 
 use crate::Error;
-use crate::names::{hex, lossy};
 use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::Mode;
 use std::fs::File;
@@ -11,6 +10,7 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use wideleaf_kit::names::{hex, lossy};
 
 /// A process's folder.
 pub(crate) struct Folder {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From a process number to its coverage.
 
+use crate::Error;
 use crate::classify::{Classifier, Geometry, Page, Sink};
 use crate::coverage::{Coverage, Folios, Mapping, Process, Sight};
 use crate::flags::{Flags, PageFlags};
@@ -8,10 +9,10 @@ use crate::maps::{Vma, parse_line};
 use crate::pagemap::{self, By, CHUNK, Region};
 use crate::process::{Folder, service};
 use crate::smaps::{self, PmdMapped};
-use crate::{Error, names};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use wideleaf_kit::names;
 
 /// Which mappings to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

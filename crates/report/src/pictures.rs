@@ -47,7 +47,7 @@ fn cases(comparison: &Comparison, suffix: &str) -> Vec<String> {
         let place = given
             .iter()
             .find_map(|list| list.iter().position(|name| name == case));
-        (wideleaf_size::parse(case).ok(), place)
+        (wideleaf_kit::size::parse(case).ok(), place)
     });
     found
 }
@@ -211,7 +211,7 @@ fn texts(comparison: &Comparison) -> BTreeMap<(Variant, String), BTreeMap<String
 fn leaves(texts: &BTreeMap<(Variant, String), BTreeMap<String, u64>>) -> Vec<String> {
     let used = texts.values().flatten().filter(|(_, bytes)| **bytes > 0);
     let mut leaves: Vec<String> = used.map(|(leaf, _)| leaf.clone()).collect();
-    leaves.sort_by_key(|leaf| wideleaf_size::parse(leaf).unwrap_or(u64::MAX));
+    leaves.sort_by_key(|leaf| wideleaf_kit::size::parse(leaf).unwrap_or(u64::MAX));
     leaves.dedup();
     leaves
 }

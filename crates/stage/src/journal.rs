@@ -127,7 +127,7 @@ impl Folder {
         let path = self.journal();
         let what = || format!("cannot write {}", path.display());
         let text = serde_json::to_vec_pretty(journal).expect("plain data");
-        wideleaf_replace::replace(&path, text).map_err(Error::io(what()))
+        wideleaf_kit::replace::replace(&path, text).map_err(Error::io(what()))
     }
 
     pub(crate) fn remove(&self) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wideleaf_align::{Options, Report, Target, align, copy_rights};
 use wideleaf_elf::LEAF_2M;
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 /// What to stage.
 #[derive(Clone, Debug, Default)]

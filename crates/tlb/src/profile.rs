@@ -13,7 +13,7 @@
 //! table was written and the figure comes from the place named instead.
 
 use std::fmt;
-use wideleaf_arch::Arch;
+use wideleaf_kit::arch::Arch;
 
 /// Geometry of one array of entries.
 #[derive(Clone, Copy, Debug)]

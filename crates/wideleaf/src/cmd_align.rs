@@ -10,8 +10,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_align::{HardLinks, Options, Refusal, Report, Status, Target};
-use wideleaf_size::bytes;
-use wideleaf_table::{Table, left, right};
+use wideleaf_kit::size::bytes;
+use wideleaf_kit::table::{Table, left, right};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -107,7 +107,7 @@ enum Links {
 }
 
 fn leaf(text: &str) -> Result<u64, String> {
-    let leaf = wideleaf_size::parse(text)?;
+    let leaf = wideleaf_kit::size::parse(text)?;
     match leaf.is_power_of_two() && (4 << 10..=1 << 30).contains(&leaf) {
         true => Ok(leaf),
         false => Err(format!("`{text}` is no leaf: a power of two from 4K to 1G")),

@@ -7,13 +7,13 @@ use anyhow::Result;
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wideleaf_arch::Arch;
 use wideleaf_bench::exec::{Surroundings, Watcher, run as run_exec};
 use wideleaf_bench::file;
 use wideleaf_bench::options::{BadOptions, DEFAULT_SIZE, ExecOptions, Stride};
 use wideleaf_bench::report::{ExecReport, Figure, PhaseReport};
-use wideleaf_size::{long, parse, short};
-use wideleaf_table::{Table, left, right};
+use wideleaf_kit::arch::Arch;
+use wideleaf_kit::size::{long, parse, short};
+use wideleaf_kit::table::{Table, left, right};
 
 /// Arguments of `wideleaf bench`.
 #[derive(clap::Args)]

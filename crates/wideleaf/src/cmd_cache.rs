@@ -8,7 +8,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use wideleaf_cache::{Cache, Listed};
-use wideleaf_table::{Table, left, right};
+use wideleaf_kit::table::{Table, left, right};
 
 /// Arguments of `wideleaf cache`.
 #[derive(clap::Args)]

@@ -14,10 +14,10 @@ use plan::{Need, Target, need};
 use serde::Serialize;
 use std::process::ExitCode;
 use wideleaf_collapse::spare;
+use wideleaf_kit::size::bytes;
+use wideleaf_kit::size::{parse, short};
+use wideleaf_kit::table::{Table, left, right};
 use wideleaf_procmap::{Coverage, Error, Extent, Process, Scope};
-use wideleaf_size::bytes;
-use wideleaf_size::{parse, short};
-use wideleaf_table::{Table, left, right};
 
 /// Arguments of `wideleaf collapse`.
 #[derive(clap::Args)]

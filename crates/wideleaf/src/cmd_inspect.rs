@@ -16,7 +16,7 @@ use collect::Found;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wideleaf_arch::PageSize;
+use wideleaf_kit::arch::PageSize;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,7 +10,6 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
-use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::import::{self, Import};
 use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
@@ -18,7 +17,8 @@ use wideleaf_kbuild::{
     Arch, Author, Base, Interrupted, Kernel, KernelDir, PageSize, SeriesName, Spec, Variant,
     WorkTree, checkpatch, preflight,
 };
-use wideleaf_table::{Table, left};
+use wideleaf_kit::events::{Event, Observer};
+use wideleaf_kit::table::{Table, left};
 
 /// Arguments of `wideleaf kernel`.
 #[derive(clap::Args)]

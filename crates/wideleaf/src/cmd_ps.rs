@@ -11,9 +11,9 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use wideleaf_cpu::Cpu;
+use wideleaf_kit::size::short;
+use wideleaf_kit::table::Table;
 use wideleaf_procmap::{Coverage, Folios, Mapping, Process, Scope, Sight};
-use wideleaf_size::short;
-use wideleaf_table::Table;
 
 /// Arguments of `wideleaf ps`.
 #[derive(clap::Args)]

@@ -18,8 +18,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use wideleaf_collapse::{headroom, spare};
-use wideleaf_size::bytes;
-use wideleaf_size::{parse, short};
+use wideleaf_kit::size::bytes;
+use wideleaf_kit::size::{parse, short};
 
 /// Arguments of `wideleaf run`.
 #[derive(clap::Args)]

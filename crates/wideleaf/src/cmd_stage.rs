@@ -9,9 +9,9 @@ use clap::ValueEnum;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wideleaf_size::bytes;
+use wideleaf_kit::size::bytes;
+use wideleaf_kit::table::{Table, left, right};
 use wideleaf_stage::{Health, Listing, Request, Stage, apt_hook, drop_in, unit};
-use wideleaf_table::{Table, left, right};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,10 +53,10 @@ pub struct Args {
     #[arg(long)]
     libs: bool,
     /// Limit of the tmpfs; if not given, what the copies need
-    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_kit::size::parse)]
     size: Option<u64>,
     /// Charge the copies to a control group of their own with this limit
-    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_kit::size::parse)]
     memory: Option<u64>,
     /// Stage files whose text has no block of 2M, too
     #[arg(long)]

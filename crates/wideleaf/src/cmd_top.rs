@@ -13,7 +13,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
-use wideleaf_procmap::{Scope, Select, printable};
+use wideleaf_kit::names::printable;
+use wideleaf_procmap::{Scope, Select};
 
 /// Arguments of `wideleaf top`.
 #[derive(clap::Args)]

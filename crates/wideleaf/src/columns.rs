@@ -3,9 +3,9 @@
 
 use crate::procset::Pressure;
 use std::cmp::Ordering;
+use wideleaf_kit::size::{bytes, short};
+use wideleaf_kit::table::{Align, Heading};
 use wideleaf_procmap::{Coverage, Mapping, Sight, Vma};
-use wideleaf_size::{bytes, short};
-use wideleaf_table::{Align, Heading};
 
 /// What a line of such a table is about: a process, or one of its mappings.
 pub struct Line<'a> {

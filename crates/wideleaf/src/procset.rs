@@ -8,8 +8,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use wideleaf_cpu::{Coalesce, Cpu};
+use wideleaf_kit::size::{parse, short};
 use wideleaf_procmap::{Coverage, Error, Extent, Process, Reader, Scope, Select, Sight};
-use wideleaf_size::{parse, short};
 
 /// Options that say what the leaves are measured against.
 #[derive(clap::Args, Clone, Debug)]

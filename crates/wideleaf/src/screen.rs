@@ -15,7 +15,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use style::style;
-use wideleaf_events::{Event, Observer, Row};
+use wideleaf_kit::events::{Event, Observer, Row};
 
 /// Elsewhere than on a terminal, a line about progress comes this often.
 const EVERY: Duration = Duration::from_secs(30);

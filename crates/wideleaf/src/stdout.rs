@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use wideleaf_procmap::{deceives, hex, lossy, printable};
+use wideleaf_kit::names::{deceives, hex, lossy, printable};
 
 /// Writes lines of text. A reader that has seen enough (`| head`) is no error.
 ///

@@ -8,9 +8,10 @@ use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
-use wideleaf_procmap::{Extent, Leaf, Vma, printable};
-use wideleaf_size::bytes;
-use wideleaf_size::short;
+use wideleaf_kit::names::printable;
+use wideleaf_kit::size::bytes;
+use wideleaf_kit::size::short;
+use wideleaf_procmap::{Extent, Leaf, Vma};
 
 /// Lines of the map: a title, mappings, a legend.
 const MAP_LINES: u16 = 8;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wideleaf_tool as tool;
+use wideleaf_kit::tool;
 
 /// A row of commits, each the child of the one before.
 pub(super) struct Range {

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
 use wideleaf_debian::Packages;
-use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::Arch;
+use wideleaf_kit::events::{Event, Observer};
 
 /// Part of every key: to be raised when the same inputs give another image.
 const LAYOUT: &str = "1";
@@ -50,7 +50,7 @@ impl Debian {
             .field("filesystem", self.filesystem.name())
             .field("arch", self.arch.name())
             .field("packages", packages.names().join(" "))
-            .field("maker", wideleaf_tool::said(&mkfs, &["-V"])?);
+            .field("maker", wideleaf_kit::tool::said(&mkfs, &["-V"])?);
         let entry = cache.get_or_build(
             KIND,
             &key,

@@ -52,7 +52,7 @@ impl Filesystem {
             Self::Xfs => ("mkfs.xfs", "xfsprogs"),
             Self::Ext4 => ("mke2fs", "e2fsprogs"),
         };
-        wideleaf_tool::find(program).with_context(|| {
+        wideleaf_kit::tool::find(program).with_context(|| {
             format!("{program} is missing: install it with 'apt install {package}'")
         })
     }

@@ -44,7 +44,7 @@ pub struct Image {
 impl Image {
     /// Where the stub file of this size lies below the mount point.
     pub fn file(size: u64) -> String {
-        format!("stubs-{}", wideleaf_size::short(size))
+        format!("stubs-{}", wideleaf_kit::size::short(size))
     }
 
     /// Bytes of all stub files.
@@ -68,7 +68,7 @@ impl Image {
         cache.require_space(2 * self.total() + (256 << 20), "a disk image")?;
         step(&format!(
             "making a disk: {} of stubs on {}",
-            wideleaf_size::long(self.total()),
+            wideleaf_kit::size::long(self.total()),
             self.filesystem.title()
         ));
         let entry = cache.get_or_build(
@@ -84,7 +84,7 @@ impl Image {
         let mut content = Vec::new();
         stubs::write(&mut content, self.arch, 4096)?;
         let head: String = content[..64].iter().map(|b| format!("{b:02x}")).collect();
-        let version = wideleaf_tool::said(mkfs, &["-V"])?;
+        let version = wideleaf_kit::tool::said(mkfs, &["-V"])?;
         Ok(Key::new()
             .field("layout", LAYOUT)
             .field("filesystem", self.filesystem.name())

@@ -9,8 +9,8 @@ use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
-use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::{Arch, Base, KernelDir, Stack, Variant, selftests};
+use wideleaf_kit::events::{Event, Observer};
 
 /// The cache's kind of entry that holds the disk.
 const KIND: &str = "selftests-disk";
@@ -59,7 +59,7 @@ pub fn ensure(
 
 fn disk_with(tests: &Path, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
     let mkfs = Filesystem::Xfs.mkfs()?;
-    let version = wideleaf_tool::said(&mkfs, &["-V"])?;
+    let version = wideleaf_kit::tool::said(&mkfs, &["-V"])?;
     let key = Key::new()
         .field("layout", LAYOUT)
         .field("mkfs", version.trim())

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
 use wideleaf_debian::Packages;
-use wideleaf_events::{Event, Observer};
 use wideleaf_kbuild::Arch;
+use wideleaf_kit::events::{Event, Observer};
 
 /// What is wanted of Debian; apt adds what these depend on.
 const PACKAGES: &[&str] = &[
@@ -88,10 +88,10 @@ impl Makers {
         let compiler = format!("{}gcc", wideleaf_kbuild::cross(userland.arch));
         Ok(Self {
             mkfs: userland.filesystem.mkfs()?,
-            compiler: wideleaf_tool::find(&compiler).with_context(|| {
+            compiler: wideleaf_kit::tool::find(&compiler).with_context(|| {
                 format!("{compiler} is missing: 'scripts/deps lab' installs it")
             })?,
-            linker: wideleaf_tool::find("ld.lld")
+            linker: wideleaf_kit::tool::find("ld.lld")
                 .context("ld.lld is missing: install it with 'apt install lld'")?,
         })
     }
@@ -99,7 +99,7 @@ impl Makers {
     /// What they say they are.
     fn versions(&self) -> Result<String> {
         let first = |program: &Path, option| {
-            let text = wideleaf_tool::said(program, &[option])?;
+            let text = wideleaf_kit::tool::said(program, &[option])?;
             anyhow::Ok(text.lines().next().unwrap_or_default().to_string())
         };
         Ok([
@@ -301,7 +301,7 @@ impl Builder<'_> {
 
     /// arm64's atomics out of line are there.
     fn libgcc(&self) -> Result<String> {
-        let path = wideleaf_tool::said(&self.makers.compiler, &["-print-libgcc-file-name"])?;
+        let path = wideleaf_kit::tool::said(&self.makers.compiler, &["-print-libgcc-file-name"])?;
         Ok(path.trim().to_string())
     }
 }

@@ -110,7 +110,7 @@ fn report(outcome: &Outcome) -> Option<&ContpteReport> {
 
 /// What each step did, by the records of before and after it.
 fn changes(report: &ContpteReport, memory: &ContpteMemory, records: &[Coverage]) -> Vec<Change> {
-    let leaf = wideleaf_size::short(report.group);
+    let leaf = wideleaf_kit::size::short(report.group);
     let mut folded = vec![false; report.groups as usize];
     let step = |nth: u64| {
         let mut change = Change::default();

@@ -14,8 +14,8 @@ use crate::results::{BootResult, Comparison};
 use anyhow::{Context, Result, ensure};
 use wideleaf_guest::protocol::{EntropyCase, Outcome, Spread, Task};
 use wideleaf_kbuild::{Arch, PageSize, Variant};
+use wideleaf_kit::size::short;
 use wideleaf_policy::Table;
-use wideleaf_size::short;
 
 /// How often each case is loaded unless told.
 const LOADS: u32 = 1000;

@@ -13,7 +13,7 @@ use wideleaf_bench::report::{ExecReport, PhaseReport};
 use wideleaf_bench::system::reclaim_unit;
 use wideleaf_guest::protocol::{COVERAGE_TEXT, ExecOptions, Outcome, Task};
 use wideleaf_kbuild::PageSize;
-use wideleaf_size::{long, short};
+use wideleaf_kit::size::{long, short};
 
 /// The table's rows: section, label, figures. Several figures stand in one
 /// cell, with a slash between.

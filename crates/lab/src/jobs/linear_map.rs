@@ -99,7 +99,7 @@ pub(super) fn busy(memory: u64) -> u64 {
 }
 
 pub(super) fn memory(comparison: &Comparison) -> String {
-    wideleaf_size::short(comparison.memory_bytes)
+    wideleaf_kit::size::short(comparison.memory_bytes)
 }
 
 pub(super) fn report(run: &BootResult) -> Option<&LinearReport> {

@@ -148,7 +148,7 @@ fn judge(comparison: &Comparison, run: &BootResult, nth: usize, name: &str) -> V
     let by_pages = |nth| {
         let leaves = leaves(run, nth);
         leaves
-            .get(&wideleaf_size::short(page))
+            .get(&wideleaf_kit::size::short(page))
             .copied()
             .unwrap_or(0)
     };

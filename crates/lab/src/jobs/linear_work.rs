@@ -79,7 +79,7 @@ impl Job for LinearWork {
         if (1 << 20..=DISK_LIMIT).contains(&disk) && disk.is_multiple_of(1 << 20) {
             return Ok(());
         }
-        let size = wideleaf_size::short(options.size);
+        let size = wideleaf_kit::size::short(options.size);
         Err(format!(
             "--size {size}: the encrypted disk has half of that, a multiple of 1M and at most 1G"
         ))
@@ -133,7 +133,7 @@ impl Job for LinearWork {
     }
 
     fn title(&self, comparison: &Comparison) -> String {
-        let size = wideleaf_size::short(comparison.options.size);
+        let size = wideleaf_kit::size::short(comparison.options.size);
         format!(
             "linear-work: {size} in the page cache, {},",
             memory(comparison)

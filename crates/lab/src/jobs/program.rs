@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use wideleaf_guest::protocol::{Mapped, Outcome, Program, ProgramReport, Task};
 use wideleaf_kbuild::PageSize;
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 use wideleaf_tlb::report::Coverage;
 
 /// Text below this is of no file that a wide leaf could map.

@@ -10,7 +10,7 @@ use crate::results::row::Row;
 use crate::results::{BootResult, Comparison, Verdict};
 use wideleaf_guest::protocol::{Outcome, SharedCase, SharedWritesOptions, Task};
 use wideleaf_kbuild::{PageSize, Variant};
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 /// Bytes of a mapping unless told. With 4M two cut folios are half of it.
 const SIZE: u64 = 8 << 20;

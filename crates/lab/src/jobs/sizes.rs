@@ -13,7 +13,7 @@ use crate::results::{BootResult, Comparison};
 use wideleaf_bench::report::ExecReport;
 use wideleaf_guest::protocol::{Outcome, Task};
 use wideleaf_kbuild::PageSize;
-use wideleaf_size::short;
+use wideleaf_kit::size::short;
 
 /// 64K to 512M, each twice the one before.
 pub const SIZES: [u64; 14] = {

@@ -14,7 +14,7 @@ use std::path::Path;
 use wideleaf_guest::protocol::{Access, Outcome, SparseOptions, SparseReport, Task};
 use wideleaf_guest::sparse::pattern;
 use wideleaf_kbuild::PageSize;
-use wideleaf_size::{long, short};
+use wideleaf_kit::size::{long, short};
 
 /// 128M of text: that of a large program.
 pub const SIZE: u64 = 128 << 20;

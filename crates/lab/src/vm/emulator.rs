@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use wideleaf_kbuild::Arch;
-use wideleaf_tool::{find, said};
+use wideleaf_kit::tool::{find, said};
 
 /// The oldest QEMU whose plugin API (version 4) has what our plugin uses.
 const QEMU_AT_LEAST: (u32, u32) = (10, 0);

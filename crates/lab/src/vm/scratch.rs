@@ -73,16 +73,16 @@ const KIND: &str = "wideleaf-lab";
 
 /// A private folder, removed when dropped and on every way out.
 #[derive(Debug)]
-pub struct Scratch(wideleaf_scratch::Scratch);
+pub struct Scratch(wideleaf_kit::scratch::Scratch);
 
 impl Scratch {
     /// Creates a folder below `parent`, after removing what killed runs of
     /// this user left there.
     pub fn new(parent: &Path) -> Result<Self> {
-        wideleaf_scratch::sweep(parent, KIND);
+        wideleaf_kit::scratch::sweep(parent, KIND);
         // Listed before it is filled, so that no signal falls in between.
         let mut live = live();
-        let folder = wideleaf_scratch::Scratch::new(parent, KIND)
+        let folder = wideleaf_kit::scratch::Scratch::new(parent, KIND)
             .with_context(|| format!("cannot create a temporary folder in {}", parent.display()))?;
         live.dirs.insert(folder.path().to_owned());
         Ok(Self(folder))

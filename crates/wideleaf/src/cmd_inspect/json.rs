@@ -11,8 +11,8 @@ use wideleaf_elf::{
     Class, FileSystem, Fix, Kind, Linker, Machine, Order, Packer, SectionFacts, Segment, Verdict,
     explain, fix,
 };
+use wideleaf_kit::names::{hex, lossy};
 use wideleaf_outlook::{self as outlook, Outlook};
-use wideleaf_procmap::{hex, lossy};
 
 /// Raised when a field changes its meaning or goes.
 const SCHEMA: u32 = 1;

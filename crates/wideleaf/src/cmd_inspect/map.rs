@@ -5,8 +5,8 @@ use super::collect::Entry;
 use super::picture::{Axis, State, runs};
 use std::io::{Result, Write};
 use wideleaf_elf::Segment;
-use wideleaf_size::bytes as size;
-use wideleaf_size::short;
+use wideleaf_kit::size::bytes as size;
+use wideleaf_kit::size::short;
 
 const LABEL: usize = 10;
 

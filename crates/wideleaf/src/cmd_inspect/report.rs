@@ -6,10 +6,10 @@ use super::table::congruent;
 use crate::stdout::printable_path;
 use std::io::{Result, Write};
 use wideleaf_elf::{Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix};
+use wideleaf_kit::size::bytes as size;
+use wideleaf_kit::size::short;
+use wideleaf_kit::table::{Table, left, right};
 use wideleaf_outlook::{self as outlook, Covered, Outlook};
-use wideleaf_size::bytes as size;
-use wideleaf_size::short;
-use wideleaf_table::{Table, left, right};
 
 /// Columns of the terminal, 100 if there is none; at least what a table needs.
 pub fn width() -> usize {

@@ -6,9 +6,9 @@ use super::collect::Entry;
 use super::picture::{Axis, State, runs};
 use std::fmt::Write;
 use wideleaf_elf::Segment;
-use wideleaf_procmap::deceives;
-use wideleaf_size::bytes as size;
-use wideleaf_size::short;
+use wideleaf_kit::names::deceives;
+use wideleaf_kit::size::bytes as size;
+use wideleaf_kit::size::short;
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 70.0;

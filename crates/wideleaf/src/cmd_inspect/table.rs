@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::str::FromStr;
 use wideleaf_elf::{Cause, Congruence, Verdict, fix};
-use wideleaf_size::bytes as size;
-use wideleaf_size::short;
-use wideleaf_table::{Align, Table, left, right};
+use wideleaf_kit::size::bytes as size;
+use wideleaf_kit::size::short;
+use wideleaf_kit::table::{Align, Table, left, right};
 
 /// Columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -99,11 +99,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FS")]
     fs: Option<Filesystem>,
     /// Size of the stub file [default: 512M, 128M for the job sparse]
-    #[arg(long, value_parser = wideleaf_size::parse)]
+    #[arg(long, value_parser = wideleaf_kit::size::parse)]
     size: Option<u64>,
     /// Sizes of the job exec-sizes, with commas between [default: 64K,128K and
     /// so on to 512M]
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = wideleaf_size::parse)]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = wideleaf_kit::size::parse)]
     sizes: Vec<u64>,
     /// What the job sparse executes, patterns of 'policy simulate' with commas
     /// between [default: from pages:10, 1 % of all pages, to sweep]
@@ -117,18 +117,18 @@ pub struct RunArgs {
     #[arg(long)]
     data: bool,
     /// What is written to fault_around_bytes before the job sparse [default: nothing]
-    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_kit::size::parse)]
     fault_around: Option<u64>,
     /// Memory of the guest, in the jobs on the linear map [default: 2G, or what the
     /// job needs]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory: Option<u64>,
     /// Memory that the benchmark's cgroup may use (memory.max)
-    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_kit::size::parse)]
     memory_limit: Option<u64>,
     /// Memory that is free above the high watermarks when the benchmark begins;
     /// the rest of the guest's is taken
-    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_kit::size::parse)]
     free_memory: Option<u64>,
     /// That memory is free page by page only, so that no wide folio can be had
     #[arg(long, requires = "free_memory")]
@@ -179,7 +179,7 @@ pub struct RunArgs {
     #[arg(long)]
     align: bool,
     /// Readahead window of the guest's disk [default: 128K]
-    #[arg(long, value_name = "SIZE", value_parser = wideleaf_size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = wideleaf_kit::size::parse)]
     read_ahead: Option<u64>,
     /// CPU whose TLBs are modelled [default: neoverse-v2, zen4]
     #[arg(long, value_parser = PossibleValuesParser::new(profiles::names()))]
@@ -250,7 +250,7 @@ pub struct RunArgs {
 
 /// At least what a kernel boots with.
 fn memory(text: &str) -> Result<u64> {
-    let bytes = wideleaf_size::parse(text).map_err(anyhow::Error::msg)?;
+    let bytes = wideleaf_kit::size::parse(text).map_err(anyhow::Error::msg)?;
     if bytes < 512 << 20 || !bytes.is_multiple_of(1 << 20) {
         bail!("{text}: write a multiple of 1M from 512M on, such as 64G");
     }

@@ -6,10 +6,10 @@ use anyhow::Result;
 use serde_json::json;
 use std::process::ExitCode;
 use wideleaf_kbuild::{Arch, Base};
+use wideleaf_kit::table::{Table, left};
 use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::jobs::JOBS;
 use wideleaf_lab::profiles;
-use wideleaf_table::{Table, left};
 
 /// Lists everything.
 ///

@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use wideleaf_cache::Cache;
-use wideleaf_events::{Event, Observer, Row};
 use wideleaf_kbuild::Interrupted;
+use wideleaf_kit::events::{Event, Observer, Row};
+use wideleaf_kit::table::{Table, left};
 use wideleaf_lab::host;
 use wideleaf_lab::results::Results;
 use wideleaf_matrix::attempt::{self, Outcome};
 use wideleaf_matrix::folder::{Folder, Planned, State};
 use wideleaf_matrix::local::{self, Room};
 use wideleaf_matrix::slurm::Slurm;
-use wideleaf_table::{Table, left};
 
 const EXAMPLES: &str = "\
 A matrix file (TOML) lists what is multiplied out into rows, each of which is

@@ -6,8 +6,8 @@ use crate::stdout::write_out;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wideleaf_kit::replace::replace;
 use wideleaf_lab::results::Results;
-use wideleaf_replace::replace;
 use wideleaf_report::Source;
 
 const EXAMPLES: &str = "\

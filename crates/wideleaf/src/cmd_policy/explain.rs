@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::slice;
 use wideleaf_elf::{Elf, FileSource, Kind};
+use wideleaf_kit::size::short;
+use wideleaf_kit::table::{left, right};
 use wideleaf_policy::{
     Account, Advice, Align, AlignAnswer, Ground, Read, ReadAnswer, Segment, Table, Thp, Tried,
     align, align_elf, read,
 };
-use wideleaf_size::short;
-use wideleaf_table::{left, right};
 
 /// Arguments of `wideleaf policy explain`.
 #[derive(clap::Args)]
@@ -337,7 +337,7 @@ fn machine_text(table: Table) -> String {
 
 fn tried_text(tried: &[Tried], table: Table) -> String {
     let last = tried.len().saturating_sub(1);
-    let mut rows = wideleaf_table::Table::new([
+    let mut rows = wideleaf_kit::table::Table::new([
         right("").at_least(5),
         left("").at_least(8),
         left("").at_least(8),

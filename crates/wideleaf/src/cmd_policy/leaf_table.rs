@@ -3,8 +3,8 @@
 
 use crate::usage::{Usage, misuse};
 use anyhow::Result;
+use wideleaf_kit::size::{parse, short};
 use wideleaf_policy::Table;
-use wideleaf_size::{parse, short};
 
 /// The machine whose leaves are meant.
 #[derive(clap::Args)]

@@ -7,9 +7,9 @@ use crate::usage::misuse;
 use anyhow::Result;
 use serde_json::json;
 use std::process::ExitCode;
+use wideleaf_kit::size::short;
+use wideleaf_kit::table::{Table, left, right};
 use wideleaf_policy::sim::{Outcome, Pattern, Text, Variant, run as simulate, touches};
-use wideleaf_size::short;
-use wideleaf_table::{Table, left, right};
 
 /// Arguments of `wideleaf policy simulate`.
 #[derive(clap::Args)]

@@ -2,7 +2,7 @@
 //! What has become of a matrix's rows, in one line.
 
 use std::time::Instant;
-use wideleaf_events::Row;
+use wideleaf_kit::events::Row;
 
 /// The rows that a matrix is about to do.
 pub struct Rows {

@@ -51,10 +51,10 @@ macro_rules! named {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::Unknown;
+            type Err = $crate::arch::Unknown;
 
-            fn from_str(value: &str) -> Result<Self, $crate::Unknown> {
-                Self::ALL.iter().copied().find(|known| known.name() == value).ok_or_else(|| $crate::Unknown {
+            fn from_str(value: &str) -> Result<Self, $crate::arch::Unknown> {
+                Self::ALL.iter().copied().find(|known| known.name() == value).ok_or_else(|| $crate::arch::Unknown {
                     what: $what,
                     value: value.into(),
                     known: Self::ALL.iter().map(|known| known.name()).collect::<Vec<_>>().join(", "),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tables that pipe well: aligned columns, no frames, one line a row.
 
-use wideleaf_procmap::printable;
+use crate::names::printable;
 
 /// A column's heading, and how its cells are set.
 #[derive(Clone, Debug)]

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What any crate may need and none is about: it knows no kernels, guests, processes or ELF files.
+
+pub mod arch;
+pub mod events;
+pub mod names;
+pub mod replace;
+pub mod scratch;
+pub mod size;
+pub mod table;
+pub mod tool;
