@@ -5,7 +5,13 @@
 //! What counts is a file's `use` items and paths, also those in macro calls.
 //! What does not: declaring a module, a crate's root passing on names of its
 //! modules (`pub use`), and tests. The workspace's own crates are looked at by
-//! `tests/workspace.rs`.
+//! `tests/workspace.rs`, and so are the kernel's files, by a [small reader of
+//! C](circle_of_c).
+
+mod c;
+mod search;
+
+pub use c::circle_of_c;
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -119,48 +125,22 @@ impl Crate {
         }
     }
 
-    fn uses(&self) -> BTreeMap<&Name, BTreeSet<Name>> {
-        let of = |(file, mentions): (_, &Vec<(Name, Words)>)| {
+    fn uses(&self) -> BTreeMap<Name, BTreeSet<Name>> {
+        let of = |(file, mentions): (&Name, &Vec<(Name, Words)>)| {
             let targets = mentions
                 .iter()
                 .filter_map(|(from, words)| self.target(from, words, 8));
-            (file, targets.filter(|target| target != file).collect())
+            let targets = targets.filter(|target| target != file).collect();
+            (file.clone(), targets)
         };
         self.mentions.iter().map(of).collect()
     }
 
     /// A circle as the files on it, the first again at the end.
     fn circle(&self) -> Option<Vec<PathBuf>> {
-        let uses = self.uses();
-        let mut done = BTreeSet::new();
-        let names: Vec<Name> = self.files.keys().cloned().collect();
-        let circle = names
-            .iter()
-            .find_map(|name| walk(name, &uses, &mut Vec::new(), &mut done))?;
+        let circle = search::circle(&self.uses())?;
         Some(circle.iter().map(|name| self.files[name].clone()).collect())
     }
-}
-
-/// Goes down from `name`; a module that is on the `path` already closes a circle.
-fn walk(
-    name: &Name,
-    uses: &BTreeMap<&Name, BTreeSet<Name>>,
-    path: &mut Vec<Name>,
-    done: &mut BTreeSet<Name>,
-) -> Option<Vec<Name>> {
-    if let Some(at) = path.iter().position(|other| other == name) {
-        return Some([&path[at..], std::slice::from_ref(name)].concat());
-    }
-    if done.contains(name) {
-        return None;
-    }
-    path.push(name.clone());
-    let circle = uses[name]
-        .iter()
-        .find_map(|next| walk(next, uses, path, done));
-    path.pop();
-    done.insert(name.clone());
-    circle
 }
 
 /// Collects what one file mentions.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! In every crate of the workspace data flows one way.
+//! In every crate of the workspace, and in the kernel's files, data flows one way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use wideleaf_circles::circle;
+use wideleaf_circles::{circle, circle_of_c};
 
 /// The root files of all crates.
 fn roots() -> Vec<PathBuf> {
@@ -16,6 +16,14 @@ fn roots() -> Vec<PathBuf> {
     roots.filter(|root| root.exists()).collect()
 }
 
+fn said(circle: &[PathBuf]) -> String {
+    let names: Vec<_> = circle
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    names.join("\n  uses ")
+}
+
 #[test]
 fn no_crate_has_a_circle_of_files() {
     let roots = roots();
@@ -23,17 +31,21 @@ fn no_crate_has_a_circle_of_files() {
     let circles: Vec<String> = roots
         .iter()
         .filter_map(|root| circle(root).unwrap())
-        .map(|circle| {
-            let names: Vec<_> = circle
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect();
-            names.join("\n  uses ")
-        })
+        .map(|circle| said(&circle))
         .collect();
     assert!(
         circles.is_empty(),
         "files in circles:\n{}",
         circles.join("\n\n")
     );
+}
+
+#[test]
+fn no_series_has_a_circle_of_files() {
+    for series in ["text", "linear-map"] {
+        let overlay = Path::new("../../kernel").join(series).join("overlay");
+        if let Some(circle) = circle_of_c(&overlay).unwrap() {
+            panic!("files in a circle:\n{}", said(&circle));
+        }
+    }
 }

@@ -17,6 +17,15 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 
+/* Can a wide leaf of this machine map a part of the VMA? */
+static bool exec_leaf_helps(const struct vm_area_struct *vma)
+{
+	struct leaf_ground ground = leaf_ground(vma->vm_file);
+
+	return leaf_helps(&ground, vma->vm_start, vma->vm_end - vma->vm_start,
+			  (u64)vma->vm_pgoff << PAGE_SHIFT);
+}
+
 /**
  * exec_leaf_order - order of the leaf to map a VMA's text by, at least
  * @vma: mapping to look at
@@ -34,7 +43,7 @@ unsigned int exec_leaf_order(const struct vm_area_struct *vma)
 	/* MADV_NOHUGEPAGE, PR_SET_THP_DISABLE */
 	if (leaf_thp_disabled(vma))
 		return 0;
-	return leaf_policy_helps(vma) ? leaf_policy_order() : 0;
+	return exec_leaf_helps(vma) ? leaf_policy_order() : 0;
 }
 
 /**

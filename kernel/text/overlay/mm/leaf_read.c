@@ -178,20 +178,6 @@ static u64 leaf_spare(void)
 	return min(spare, leaf_memcg_spare());
 }
 
-/**
- * leaf_policy_helps - can a wide leaf of this machine map a part of a VMA?
- * @vma: a mapping of a file
- *
- * Return: true if so.
- */
-bool leaf_policy_helps(const struct vm_area_struct *vma)
-{
-	struct leaf_ground ground = leaf_ground(vma->vm_file);
-
-	return leaf_helps(&ground, vma->vm_start, vma->vm_end - vma->vm_start,
-			  (u64)vma->vm_pgoff << PAGE_SHIFT);
-}
-
 /*
  * How far to look around a fault. Where device or memory forbid a wide leaf,
  * nothing can speak for one, and a window on either side is all that counts.

@@ -76,7 +76,6 @@ void exec_leaf_ptes(const struct exec_leaf_block *block, pgoff_t pte_off,
 		    pgoff_t read_end, pgoff_t *from_pte, pgoff_t *to_pte);
 pgoff_t exec_leaf_around(const struct vm_fault *vmf, unsigned long before);
 
-bool leaf_policy_helps(const struct vm_area_struct *vma);
 bool leaf_thp_disabled(const struct vm_area_struct *vma);
 void page_cache_ra_leaf(struct readahead_control *ractl,
 			struct file_ra_state *ra, unsigned int order);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Permission changes of the linear map where it is mapped by wide leaves: split
- * them at the edges of the change, no narrower than that needs, then change what
- * lies between.
+ * Wide leaves of the linear map are split at the edges of a change, no narrower
+ * than that needs, so that what lies between can be changed.
  *
  * A split writes the narrower entries first and then lets the wider one point
  * to them, or takes the contiguous bit away; the entry is valid all the time.
@@ -12,7 +11,6 @@
  * which removes every entry that covers it.
  */
 #include <linux/cpufeature.h>
-#include <linux/memblock.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/pgalloc.h>
@@ -207,7 +205,15 @@ static int split_at(unsigned long addr)
 	return split_below_pmd(pmdp, addr);
 }
 
-static int split_edges(unsigned long start, unsigned long end)
+/**
+ * linear_map_split_edges - split what reaches beyond the edges of a change
+ * @start: first address, aligned to PAGE_SIZE
+ * @end: address after the last
+ *
+ * Context: may sleep. The caller keeps leaves of the range from growing.
+ * Return: 0, or -ENOMEM, and all leaves that are there map what they did.
+ */
+int linear_map_split_edges(unsigned long start, unsigned long end)
 {
 	int ret;
 
@@ -264,8 +270,17 @@ static unsigned long change_leaf(unsigned long addr, pgprot_t set_mask,
 	return PAGE_SIZE;
 }
 
-static int change_range(unsigned long start, unsigned long end,
-			pgprot_t set_mask, pgprot_t clear_mask)
+/**
+ * linear_map_change_leaves - change all leaves of a range
+ * @start: first address, the edge of a leaf
+ * @end: address after the last, the edge of a leaf
+ * @set_mask: bits to set
+ * @clear_mask: bits to clear, before others are set
+ *
+ * Return: 0, or -EINVAL if something is not mapped.
+ */
+int linear_map_change_leaves(unsigned long start, unsigned long end,
+			     pgprot_t set_mask, pgprot_t clear_mask)
 {
 	unsigned long addr = start;
 
@@ -278,72 +293,3 @@ static int change_range(unsigned long start, unsigned long end,
 	}
 	return 0;
 }
-
-/**
- * linear_map_change - change permissions in the linear map
- * @start: first address, aligned to PAGE_SIZE
- * @size: bytes, a multiple of PAGE_SIZE
- * @set_mask: bits to set
- * @clear_mask: bits to clear, before others are set
- *
- * Does not invalidate TLBs. May sleep, unless the range is mapped by pages for
- * good, see linear_map_change_begin().
- *
- * Return: 0, -ENOMEM if a leaf has to be split and there is no memory for a
- *	   table (then nothing is changed), -EINVAL if something is not mapped.
- */
-int linear_map_change(unsigned long start, unsigned long size,
-		      pgprot_t set_mask, pgprot_t clear_mask)
-{
-	bool wide = linear_map_change_begin(start);
-	unsigned long end = start + size;
-	int ret = 0;
-
-	if (wide)
-		ret = split_edges(start, end);
-	if (!ret)
-		ret = change_range(start, end, set_mask, clear_mask);
-	if (wide)
-		linear_map_change_end(start, end);
-	return ret;
-}
-
-/**
- * linear_map_split_to_pages - map a range by pages for good
- * @start: first address
- * @end: address after the last
- *
- * The caller has made sure that the range is not collapsed again.
- *
- * Return: 0, or -ENOMEM.
- */
-int linear_map_split_to_pages(unsigned long start, unsigned long end)
-{
-	unsigned long addr;
-	int ret = 0;
-
-	if (!linear_map_may_change_size())
-		return 0;
-
-	linear_map_hold();
-	mutex_lock(&split_lock);
-	for (addr = start; addr <= end && !ret; addr += PAGE_SIZE)
-		ret = split_at(addr);
-	mutex_unlock(&split_lock);
-	linear_map_release();
-	return ret;
-}
-
-/*
- * Boot maps by pages, for it does not know yet what the other CPUs can do. Now
- * that all are there, or come late and are refused without the feature, what
- * is uniform becomes wide.
- */
-static int __init widen_boot_map(void)
-{
-	if (linear_map_may_change_size())
-		linear_map_mark(PAGE_OFFSET,
-				__phys_to_virt(memblock_end_of_DRAM()));
-	return 0;
-}
-late_initcall(widen_boot_map);

@@ -40,6 +40,9 @@ void linear_map_count_collapse(enum linear_map_leaf from,
 bool linear_map_may_change_size(void);
 void linear_map_free_table(void *table);
 void linear_map_invalidate(unsigned long start, unsigned long end);
+int linear_map_split_edges(unsigned long start, unsigned long end);
+int linear_map_change_leaves(unsigned long start, unsigned long end,
+			     pgprot_t set_mask, pgprot_t clear_mask);
 int linear_map_change(unsigned long start, unsigned long size,
 		      pgprot_t set_mask, pgprot_t clear_mask);
 int linear_map_split_to_pages(unsigned long start, unsigned long end);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Permission changes of the linear map where it is mapped by wide leaves: keep
+ * leaves from growing, split them at the edges of the change, change what lies
+ * between, and have somebody look later whether leaves can grow again.
+ */
+#include <linux/init.h>
+#include <linux/memblock.h>
+#include <linux/mm.h>
+
+#include <asm/linear_map.h>
+#include <asm/memory.h>
+
+/**
+ * linear_map_change - change permissions in the linear map
+ * @start: first address, aligned to PAGE_SIZE
+ * @size: bytes, a multiple of PAGE_SIZE
+ * @set_mask: bits to set
+ * @clear_mask: bits to clear, before others are set
+ *
+ * Does not invalidate TLBs. May sleep, unless the range is mapped by pages for
+ * good, see linear_map_change_begin().
+ *
+ * Return: 0, -ENOMEM if a leaf has to be split and there is no memory for a
+ *	   table (then nothing is changed), -EINVAL if something is not mapped.
+ */
+int linear_map_change(unsigned long start, unsigned long size,
+		      pgprot_t set_mask, pgprot_t clear_mask)
+{
+	bool wide = linear_map_change_begin(start);
+	unsigned long end = start + size;
+	int ret = 0;
+
+	if (wide)
+		ret = linear_map_split_edges(start, end);
+	if (!ret)
+		ret = linear_map_change_leaves(start, end, set_mask,
+					       clear_mask);
+	if (wide)
+		linear_map_change_end(start, end);
+	return ret;
+}
+
+/**
+ * linear_map_split_to_pages - map a range by pages for good
+ * @start: first address
+ * @end: address after the last
+ *
+ * The caller has made sure that the range is not collapsed again.
+ *
+ * Return: 0, or -ENOMEM.
+ */
+int linear_map_split_to_pages(unsigned long start, unsigned long end)
+{
+	unsigned long addr;
+	int ret = 0;
+
+	if (!linear_map_may_change_size())
+		return 0;
+
+	linear_map_hold();
+	for (addr = start; addr < end && !ret; addr += PAGE_SIZE)
+		ret = linear_map_split_edges(addr, addr + PAGE_SIZE);
+	linear_map_release();
+	return ret;
+}
+
+/*
+ * Boot maps by pages, for it does not know yet what the other CPUs can do. Now
+ * that all are there, or come late and are refused without the feature, what
+ * is uniform becomes wide.
+ */
+static int __init widen_boot_map(void)
+{
+	if (linear_map_may_change_size())
+		linear_map_mark(PAGE_OFFSET,
+				__phys_to_virt(memblock_end_of_DRAM()));
+	return 0;
+}
+late_initcall(widen_boot_map);
