@@ -48,7 +48,7 @@ pub struct Args {
 
 /// Runs `wideleaf metrics`.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let mut machine = Machinery::new(&args.machine)?;
+    let mut machine = args.machine.machinery()?;
     if let Some(address) = args.listen {
         return serve(&args, &mut machine, address);
     }
