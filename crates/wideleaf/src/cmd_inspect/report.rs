@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Everything about one file, for people.
 
-use super::collect::Entry;
 use super::table::congruent;
 use crate::stdout::printable_path;
 use std::io::{Result, Write};
 use wideleaf_elf::{Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix};
+use wideleaf_inspect::Entry;
 use wideleaf_kit::size::bytes as size;
 use wideleaf_kit::size::short;
 use wideleaf_kit::table::{Table, left, right};

@@ -2,6 +2,8 @@
 //! Finds and reads the files: those named, and with -r all below the
 //! directories named, on as many threads as there are CPUs.
 
+use crate::Error;
+use crate::file_system::file_system;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
@@ -10,14 +12,17 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use wideleaf_elf::{Elf, Error, FileSource, FileSystem, FileVerdict, judge};
+use wideleaf_elf::{Elf, FileSource, FileVerdict, judge};
 
 /// A file that was read, and the verdict on it.
 pub struct Entry {
+    /// As it was named, or found.
     pub path: PathBuf,
     /// Size in bytes.
     pub size: u64,
+    /// Its headers.
     pub elf: Elf,
+    /// What they allow.
     pub verdict: FileVerdict,
 }
 
@@ -27,7 +32,7 @@ pub struct Found {
     /// Programs and libraries, named ones first, as named.
     pub entries: Vec<Entry>,
     /// What could not be read, and why.
-    pub errors: Vec<(PathBuf, String)>,
+    pub errors: Vec<(PathBuf, Error)>,
     /// ELF files that no program loader loads: objects, core dumps, debug files.
     pub not_loadable: u64,
     /// Other names of files that were already read.
@@ -49,7 +54,7 @@ pub fn collect(paths: &[PathBuf], recursive: bool, one_file_system: bool) -> Fou
                 found.seen.insert(identity, found.entries.len());
                 found.entries.push(entry);
             }
-            Err(error) => found.errors.push((path.clone(), text(error))),
+            Err(error) => found.errors.push((path.clone(), error)),
         }
     }
     let named_errors = found.errors.len();
@@ -68,7 +73,7 @@ pub fn collect(paths: &[PathBuf], recursive: bool, one_file_system: bool) -> Fou
     }
     // Threads finish in any order.
     found.entries[named..].sort_by(|a, b| a.path.cmp(&b.path));
-    found.errors[named_errors..].sort();
+    found.errors[named_errors..].sort_by(|a, b| a.0.cmp(&b.0));
     found
 }
 
@@ -80,13 +85,13 @@ fn named(path: &Path, recursive: bool) -> Result<Option<(Identity, Entry)>, Erro
     let what = match kind {
         _ if kind.is_file() => return read(path, open(path, 0)?).map(Some),
         _ if kind.is_dir() && recursive => return Ok(None),
-        _ if kind.is_dir() => "a directory: use -r to inspect the files in it",
-        _ if kind.is_fifo() => "a FIFO, must be a regular file",
-        _ if kind.is_socket() => "a socket, must be a regular file",
-        _ if kind.is_block_device() => "a block device, must be a regular file",
-        _ => "a character device, must be a regular file",
+        _ if kind.is_dir() => return Err(Error::Directory),
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_block_device() => "a block device",
+        _ => "a character device",
     };
-    Err(io::Error::other(format!("is {what}")).into())
+    Err(Error::Kind(what))
 }
 
 fn open(path: &Path, flags: i32) -> io::Result<File> {
@@ -125,7 +130,7 @@ fn walk_into(walk: &WalkBuilder, found: Found) -> Found {
                     let path = walk_error_path(&error).unwrap_or_default();
                     let error = error.into_io_error();
                     let error = error.unwrap_or_else(|| io::Error::other("cannot be walked"));
-                    lock(&found).errors.push((path, text(error.into())));
+                    lock(&found).errors.push((path, error.into()));
                 }
             }
             WalkState::Continue
@@ -158,7 +163,7 @@ fn visit(path: &Path, found: &Mutex<Found>) {
     match file.and_then(|file| read(path, file)) {
         Ok((_, entry)) if entry.elf.segments.is_empty() => lock(found).not_loadable += 1,
         Ok((identity, entry)) => lock(found).insert(identity, entry),
-        Err(error) => lock(found).errors.push((path.to_path_buf(), text(error))),
+        Err(error) => lock(found).errors.push((path.to_path_buf(), error)),
     }
 }
 
@@ -179,7 +184,7 @@ type Identity = (u64, u64);
 fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("is no regular file any more").into());
+        return Err(Error::NotRegular);
     }
     let file_system = file_system(&file);
     let mut elf = Elf::read(&FileSource::with_size(file, metadata.len()))?;
@@ -191,36 +196,6 @@ fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
         elf,
     };
     Ok(((metadata.dev(), metadata.ino()), entry))
-}
-
-/// The file system that an open file is on, of those whose answer to a large
-/// mmap is known: the users of `thp_get_unmapped_area()` in fs/, and overlayfs,
-/// which does not pass the question on.
-fn file_system(file: &File) -> Option<FileSystem> {
-    const KNOWN: [(i64, &str, bool); 6] = [
-        (0xef53, "ext4", true),
-        (0x5846_5342, "xfs", true),
-        (0x9123_683e, "btrfs", true),
-        (0xe0f5_e1e2, "erofs", true),
-        (0x6573_5546, "fuse", true),
-        (0x794c_7630, "overlay", false),
-    ];
-    let kind = nix::sys::statfs::fstatfs(file).ok()?.filesystem_type().0;
-    let (_, name, aligns) = KNOWN.iter().find(|known| known.0 == kind as i64)?;
-    let (name, aligns) = (*name, *aligns);
-    Some(FileSystem { name, aligns })
-}
-
-/// I/O errors as the C library words them, without Rust's error number.
-fn text(error: Error) -> String {
-    if matches!(&error, Error::Io(e) if e.kind() == io::ErrorKind::UnexpectedEof) {
-        return "became shorter while it was read".to_string();
-    }
-    let mut text = error.to_string();
-    if let (Error::Io(_), Some(end)) = (&error, text.find(" (os error")) {
-        text.truncate(end);
-    }
-    text
 }
 
 impl Found {
@@ -286,7 +261,7 @@ mod tests {
         let paths = [&paths[..], &["/dev/null".into()]].concat();
         let found = collect(&paths, false, false);
         assert_eq!(names(&found), ["good"]);
-        let text: Vec<&str> = found.errors.iter().map(|(_, text)| &text[..]).collect();
+        let text: Vec<String> = found.errors.iter().map(|(_, e)| e.to_string()).collect();
         let expected = [
             "No such file",
             "is a FIFO",
@@ -308,9 +283,10 @@ mod tests {
         std::fs::write(dir.path().join("cut"), &whole[..5000]).unwrap();
         let found = collect(&[dir.path().into()], true, false);
         assert_eq!(names(&found), ["good"]);
-        let [(path, text)] = &found.errors[..] else {
+        let [(path, error)] = &found.errors[..] else {
             panic!("one error: {:?}", found.errors);
         };
+        let text = error.to_string();
         assert!(
             path.ends_with("cut") && text.contains("truncated"),
             "{text}"
