@@ -123,7 +123,13 @@ impl Machinery {
                     take(process, found);
                 }
                 Err(procmap::Error::Gone { .. }) => seen.vanished.push(pid),
-                Err(procmap::Error::Denied { .. }) => seen.denied.push(pid),
+                Err(error @ procmap::Error::Denied { .. }) => {
+                    seen.denied.push(pid);
+                    if pids.is_some() {
+                        seen.refusals
+                            .push(format!("{pid}: may not be read: {error}"));
+                    }
+                }
                 Err(error) => seen.failed.push(error.to_string()),
             }
         }
@@ -151,17 +157,17 @@ impl Machinery {
                 seen.blind
             ));
         }
-        if !seen.denied.is_empty() {
-            // Even root is refused by some sandboxes.
-            let hint = if nix::unistd::geteuid().is_root() {
-                ""
-            } else {
-                "; run as root"
-            };
-            notes.push(format!(
-                "{} more may not be read at all{hint}",
-                seen.denied.len()
-            ));
+        let (hint, named) = match nix::unistd::geteuid().is_root() {
+            true => (
+                "",
+                "; a security module or a sandbox forbids it even to root",
+            ),
+            false => ("; run as root", "; run as root"),
+        };
+        notes.extend(seen.refusals.iter().map(|why| format!("{why}{named}")));
+        let more = seen.denied.len() - seen.refusals.len();
+        if more > 0 {
+            notes.push(format!("{more} more may not be read at all{hint}"));
         }
         notes.extend(seen.failed.iter().cloned());
         notes

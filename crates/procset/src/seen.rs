@@ -19,6 +19,9 @@ pub struct Seen {
     pub vanished: Vec<u32>,
     /// Processes that may not be read.
     pub denied: Vec<u32>,
+    /// What the kernel refused of those that were asked for by number, as messages.
+    #[serde(skip)]
+    pub refusals: Vec<String>,
     /// Anything else that went wrong, as messages.
     pub failed: Vec<String>,
 }
