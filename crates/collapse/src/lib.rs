@@ -8,6 +8,7 @@
 //! | `advise` | the system calls |
 //! | `block` | a piece of a file mapped where a PMD can map it |
 //! | `group` | what memory control groups leave |
+//! | `kernel` | which files' text this kernel collapses at all |
 //! | `plan` | which blocks there are to ask for, and why not others |
 //! | `probe` | whether the kernel collapses a given file at all |
 //! | `refusal` | errno in words |
@@ -18,6 +19,7 @@ mod act;
 mod advise;
 mod block;
 mod group;
+mod kernel;
 mod plan;
 mod probe;
 mod refusal;
@@ -28,6 +30,7 @@ pub use act::{Budget, act};
 pub use advise::{Other, own};
 pub use block::Blocks;
 pub use group::headroom;
+pub use kernel::{TextOfFiles, text_of_files};
 pub use plan::{Block, Key, Left, Need, Target, Why, need};
 pub use probe::{probe, probe_shared_memory};
 pub use refusal::Refusal;
