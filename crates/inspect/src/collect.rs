@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use wideleaf_elf::{Elf, FileSource, FileVerdict, judge};
+use wideleaf_stage::{Copies, open_original};
 
 /// A file that was read, and the verdict on it.
 pub struct Entry {
@@ -24,6 +25,19 @@ pub struct Entry {
     pub elf: Elf,
     /// What they allow.
     pub verdict: FileVerdict,
+    /// Whether it is staged, and what was read then.
+    pub staged: Staged,
+}
+
+/// Whether a copy on huge pages lies over a file, which new processes get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staged {
+    /// None.
+    No,
+    /// One; this is about the original.
+    Original,
+    /// One, and this is about it: the original below is not ours to see.
+    Copy,
 }
 
 /// Everything that was found.
@@ -44,10 +58,11 @@ pub struct Found {
 
 /// Reads the files named; directories only if `recursive`.
 pub fn collect(paths: &[PathBuf], recursive: bool, one_file_system: bool) -> Found {
+    let copies = Copies::look();
     let mut found = Found::default();
     let mut directories = Vec::new();
     for path in paths {
-        match named(path, recursive) {
+        match named(path, recursive, &copies) {
             Ok(None) => directories.push(path),
             Ok(Some((identity, entry))) => {
                 found.named.insert(identity);
@@ -69,7 +84,7 @@ pub fn collect(paths: &[PathBuf], recursive: bool, one_file_system: bool) -> Fou
             .same_file_system(one_file_system)
             .threads(std::thread::available_parallelism().map_or(1, usize::from))
             .filter_entry(|entry| !is_kernel_interface(entry));
-        found = walk_into(&walk, found);
+        found = walk_into(&walk, found, &copies);
     }
     // Threads finish in any order.
     found.entries[named..].sort_by(|a, b| a.path.cmp(&b.path));
@@ -78,12 +93,16 @@ pub fn collect(paths: &[PathBuf], recursive: bool, one_file_system: bool) -> Fou
 }
 
 /// Reads a file that was named. `None` is a directory to walk.
-fn named(path: &Path, recursive: bool) -> Result<Option<(Identity, Entry)>, Error> {
+fn named(
+    path: &Path,
+    recursive: bool,
+    copies: &Copies,
+) -> Result<Option<(Identity, Entry)>, Error> {
     // Looked at before it is opened: opening a device may start something, and
     // a FIFO would wait for a writer.
     let kind = path.metadata()?.file_type();
     let what = match kind {
-        _ if kind.is_file() => return read(path, open(path, 0)?).map(Some),
+        _ if kind.is_file() => return read(path, open(path, 0)?, copies).map(Some),
         _ if kind.is_dir() && recursive => return Ok(None),
         _ if kind.is_dir() => return Err(Error::Directory),
         _ if kind.is_fifo() => "a FIFO",
@@ -116,14 +135,14 @@ fn is_kernel_interface(entry: &DirEntry) -> bool {
     })
 }
 
-fn walk_into(walk: &WalkBuilder, found: Found) -> Found {
+fn walk_into(walk: &WalkBuilder, found: Found, copies: &Copies) -> Found {
     let found = Mutex::new(found);
     walk.build_parallel().run(|| {
         Box::new(|entry| {
             match entry {
                 Ok(entry) => {
                     if entry.file_type().is_some_and(|kind| kind.is_file()) {
-                        visit(entry.path(), &found);
+                        visit(entry.path(), &found, copies);
                     }
                 }
                 Err(error) => {
@@ -155,12 +174,12 @@ fn walk_error_path(error: &ignore::Error) -> Option<PathBuf> {
 /// Looks at one file of a directory. What is not ELF, which is most files, is
 /// passed over without a word after its first bytes; reading headers happens
 /// outside the lock.
-fn visit(path: &Path, found: &Mutex<Found>) {
+fn visit(path: &Path, found: &Mutex<Found>, copies: &Copies) {
     let file = match open(path, libc::O_NOFOLLOW) {
         Ok(file) if !has_magic(&file) => return,
         other => other.map_err(Error::from),
     };
-    match file.and_then(|file| read(path, file)) {
+    match file.and_then(|file| read(path, file, copies)) {
         Ok((_, entry)) if entry.elf.segments.is_empty() => lock(found).not_loadable += 1,
         Ok((identity, entry)) => lock(found).insert(identity, entry),
         Err(error) => lock(found).errors.push((path.to_path_buf(), error)),
@@ -181,7 +200,14 @@ fn has_magic(file: &File) -> bool {
 type Identity = (u64, u64);
 
 /// Reads the headers of an open file and judges it.
-fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
+fn read(path: &Path, file: File, copies: &Copies) -> Result<(Identity, Entry), Error> {
+    let (file, staged) = match copies.cover(path) {
+        false => (file, Staged::No),
+        true => match open_original(path) {
+            Ok(original) => (original, Staged::Original),
+            Err(_) => (file, Staged::Copy),
+        },
+    };
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(Error::NotRegular);
@@ -194,6 +220,7 @@ fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
         size: metadata.len(),
         verdict: judge(&elf),
         elf,
+        staged,
     };
     Ok(((metadata.dev(), metadata.ino()), entry))
 }

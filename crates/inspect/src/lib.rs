@@ -13,6 +13,6 @@ mod error;
 mod file_system;
 mod summary;
 
-pub use collect::{Entry, Found, collect};
+pub use collect::{Entry, Found, Staged, collect};
 pub use error::Error;
 pub use summary::{Share, Summary, summary};

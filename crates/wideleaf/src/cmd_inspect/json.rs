@@ -9,7 +9,7 @@ use wideleaf_elf::{
     Class, FileSystem, Fix, Kind, Linker, Machine, Order, Packer, SectionFacts, Segment, Verdict,
     explain, fix,
 };
-use wideleaf_inspect::{Entry, Found, Summary, summary};
+use wideleaf_inspect::{Entry, Found, Staged, Summary, summary};
 use wideleaf_kit::names::{hex, lossy};
 use wideleaf_outlook::{self as outlook, Outlook};
 
@@ -48,6 +48,7 @@ struct File<'f> {
     machine: Machine,
     kind: Kind,
     dynamic: bool,
+    staged: bool,
     file_system: Option<FileSystem>,
     packer: Option<Packer>,
     linker: &'f Linker,
@@ -93,6 +94,7 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
         machine: elf.machine,
         kind: elf.kind,
         dynamic: elf.dynamic,
+        staged: entry.staged != Staged::No,
         file_system: elf.file_system,
         packer: elf.packer,
         linker: &elf.linker,
