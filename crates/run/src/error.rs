@@ -22,6 +22,22 @@ pub enum Error {
         /// Why nothing can be done for it.
         why: Unfit,
     },
+    /// Linking would not help either.
+    #[error(
+        "{}, {}, holds no whole block of {}{}",
+        match files { 1 => "its text", _ => "the largest text of these files" },
+        bytes(*text, false), short(*pmd), libraries(*libs)
+    )]
+    TooSmall {
+        /// How many files were looked at.
+        files: usize,
+        /// Bytes of the largest text.
+        text: u64,
+        /// Bytes that a PMD maps.
+        pmd: u64,
+        /// Bytes in whole blocks of the libraries that were not asked for.
+        libs: u64,
+    },
     /// No file has anything to gain.
     #[error(
         "its text holds no whole block of {} that could be mapped wide without linking it anew",
@@ -36,6 +52,16 @@ pub enum Error {
     Refused(Vec<(Means, Refused)>),
 }
 
+fn libraries(possible: u64) -> String {
+    match possible {
+        0 => String::new(),
+        _ => format!(
+            "; --libs takes its libraries, which have {} of text in such blocks",
+            bytes(possible, false)
+        ),
+    }
+}
+
 fn all(refusals: &[(Means, Refused)]) -> String {
     let one = |(means, why): &(Means, Refused)| format!("{}: {why}", means.name());
     refusals.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -45,7 +71,7 @@ fn all(refusals: &[(Means, Refused)]) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
     /// Nothing of that name can be executed.
-    #[error("no program of this name")]
+    #[error("no program of this name, and no file")]
     Missing,
     /// It is started by another program.
     #[error("is a script, or no ELF program")]

@@ -13,9 +13,11 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getgid, getuid};
+use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getgid, getpid, getppid, getuid};
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -58,10 +60,12 @@ pub fn enter(images: &[Image], sizes: Sizes) -> Result<Entered, Refused> {
     }
     let (mut answer, to_parent) = std::io::pipe().map_err(Refused::io("no pipe"))?;
     let (until, go_on) = std::io::pipe().map_err(Refused::io("no pipe"))?;
+    let parent = getpid();
     // SAFETY: there is one thread, so the child may do anything.
     match unsafe { fork() }.map_err(Refused::call("fork"))? {
         ForkResult::Child => {
             drop((answer, go_on));
+            end_with(parent);
             child(images, sizes, to_parent, until)
         }
         ForkResult::Parent { child } => {
@@ -76,6 +80,15 @@ pub fn enter(images: &[Image], sizes: Sizes) -> Result<Entered, Refused> {
             let _ = waitpid(child, None);
             result
         }
+    }
+}
+
+/// Has the kernel end this process with its parent; what it has copied goes with it.
+fn end_with(parent: Pid) {
+    let _ = set_pdeathsig(Signal::SIGKILL);
+    if getppid() != parent {
+        // SAFETY: ends this process without what the parent has registered.
+        unsafe { libc::_exit(0) }
     }
 }
 
@@ -172,6 +185,8 @@ fn child(
 fn prepare(images: &[Image], sizes: Sizes) -> Result<(u64, bool), Refused> {
     let place = place(images)?;
     let user = namespaces()?;
+    // The kernel forgets the signal where credentials change (prctl(2)).
+    let _ = set_pdeathsig(Signal::SIGKILL);
     let none: Option<&Path> = None;
     // What is mounted here must not appear outside; what is mounted outside may
     // appear here.

@@ -105,6 +105,12 @@ pub fn find(name: &OsStr) -> Option<PathBuf> {
         .find(runs)
 }
 
+/// A program or library beside the program: where execvp(3) would find it, or the file of this
+/// name, which need not be executable; `None` if there is neither.
+pub fn beside(name: &OsStr) -> Option<PathBuf> {
+    find(name).or_else(|| Some(PathBuf::from(name)).filter(|path| path.exists()))
+}
+
 /// The loader that a dynamic program of 64 bits names; `None` if it names none.
 pub fn loader(path: &Path) -> Option<PathBuf> {
     let file = File::open(path).and_then(FileSource::new).ok()?;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tries one means after the other.
 
-use crate::program::{Image, find, libraries};
+use crate::program::{Image, beside, find, libraries};
 use crate::{Error, Means, Refused, Unfit, cache, namespace, tunable};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use wideleaf_collapse::{headroom, spare};
+use wideleaf_stage::Copies;
 
 /// What is to be started, and how.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,8 @@ pub enum Done {
     AsIs,
     /// Nothing: no such program can be started, which says so itself.
     NotThere,
+    /// Nothing: copies of all that could be wide lie over it.
+    Staged,
     /// The tunable is set.
     Tunable,
     /// Text is wide.
@@ -76,7 +79,10 @@ pub fn widen(request: &Request) -> Result<Done, Error> {
         return Ok(Done::NotThere);
     };
     let (page, pmd) = wideleaf_procmap::sizes("/sys".as_ref());
-    let images = images(&path, request, pmd)?;
+    let images = wanted(&path, request, pmd)?;
+    if images.is_empty() {
+        return Ok(Done::Staged);
+    }
     let sizes = namespace::Sizes {
         page,
         pmd,
@@ -143,9 +149,24 @@ fn by(
     }
 }
 
-/// The programs, and the libraries if they are wanted, whose text holds a block
-/// at all.
-fn images(path: &Path, request: &Request, pmd: u64) -> Result<Vec<Image>, Error> {
+/// The files whose text holds a block that could be wide and is not yet: none if all are staged.
+fn wanted(path: &Path, request: &Request, pmd: u64) -> Result<Vec<Image>, Error> {
+    let mut images = images(path, request)?;
+    let fits = |image: &Image| image.possible() >= pmd;
+    if !images.iter().any(fits) {
+        return Err(none_fits(path, &images, request, pmd));
+    }
+    images.retain(fits);
+    let copies = Copies::look();
+    images.retain(|image| !copies.cover(&image.path));
+    // Two names of one file are one.
+    images.sort_by(|a, b| a.path.cmp(&b.path));
+    images.dedup_by(|a, b| a.path == b.path);
+    Ok(images)
+}
+
+/// The programs, and the libraries if they are wanted.
+fn images(path: &Path, request: &Request) -> Result<Vec<Image>, Error> {
     let mut images = Vec::new();
     match Image::read(path) {
         Ok(program) => images.push(program),
@@ -154,7 +175,7 @@ fn images(path: &Path, request: &Request, pmd: u64) -> Result<Vec<Image>, Error>
         Err(why) => return Err(why.into()),
     }
     for name in request.with {
-        let image = match find(name) {
+        let image = match beside(name) {
             Some(path) => Image::read(&path),
             None => Err(Unfit::Missing),
         };
@@ -167,12 +188,24 @@ fn images(path: &Path, request: &Request, pmd: u64) -> Result<Vec<Image>, Error>
         let of_programs: Vec<_> = images.iter().flat_map(|i| libraries(&i.path)).collect();
         images.extend(of_programs.iter().filter_map(|path| Image::read(path).ok()));
     }
-    images.retain(|image| image.possible() >= pmd);
-    if images.is_empty() {
-        return Err(Error::NoBlock { pmd });
-    }
-    // Two names of one file are one.
-    images.sort_by(|a, b| a.path.cmp(&b.path));
-    images.dedup_by(|a, b| a.path == b.path);
     Ok(images)
+}
+
+/// Why no file has a block: it is linked so, or it is too small, and then its libraries may do.
+fn none_fits(path: &Path, images: &[Image], request: &Request, pmd: u64) -> Error {
+    let relinked = |image: &Image| image.verdict.usable + image.verdict.gain;
+    if images.iter().any(|image| relinked(image) >= pmd) {
+        return Error::NoBlock { pmd };
+    }
+    let libs = match request.libs {
+        true => Vec::new(),
+        false => libraries(path),
+    };
+    let libs = libs.iter().filter_map(|path| Image::read(path).ok());
+    Error::TooSmall {
+        files: images.len(),
+        text: images.iter().map(|i| i.verdict.text).max().unwrap_or(0),
+        pmd,
+        libs: libs.map(|i| i.possible()).filter(|p| *p >= pmd).sum(),
+    }
 }

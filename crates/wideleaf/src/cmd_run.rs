@@ -6,8 +6,9 @@ use crate::stdout::tell;
 use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nix::errno::Errno;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use wideleaf_kit::names::printable;
 use wideleaf_kit::size::{bytes, parse, short};
 use wideleaf_run::{By, Done, Means, Request, TUNABLE, Wide, exec, widen};
 
@@ -40,8 +41,8 @@ pub struct Args {
     /// The program's libraries, too
     #[arg(long)]
     libs: bool,
-    /// This program, too, which the command starts: all its processes share one
-    /// copy; may be repeated
+    /// This program, too, which the command starts, or this library, which it
+    /// loads: all its processes share one copy; may be repeated
     #[arg(long, value_name = "FILE")]
     with: Vec<OsString>,
     /// Take no more memory than this [default: a quarter of what is free, of the
@@ -85,17 +86,23 @@ pub fn run(args: Args) -> Result<ExitCode> {
         limit: args.limit,
     };
     match widen(&request) {
-        Ok(done) if args.verbose => tell!("wideleaf: run: {}: {}", name.display(), words(done)),
+        Ok(done) if args.verbose => line(name, &words(done)),
         Ok(_) => {}
         Err(_) if args.quiet => {}
-        Err(why) => tell!("wideleaf: run: {}: {why}; it runs as it is", name.display()),
+        Err(why) => line(name, &format!("{why}; it runs as it is")),
     }
     let error = exec(&args.command);
-    tell!("wideleaf: run: {}: {}", name.display(), error.desc());
+    line(name, error.desc());
     Ok(ExitCode::from(match error {
         Errno::ENOENT => NOT_THERE,
         _ => CANNOT_RUN,
     }))
+}
+
+/// Says something of the program, in one line whatever names hold.
+fn line(name: &OsStr, text: &str) {
+    let line = format!("{}: {text}", name.display());
+    tell!("wideleaf: run: {}", printable(&line));
 }
 
 /// What was done.
@@ -103,6 +110,7 @@ fn words(done: Done) -> String {
     match done {
         Done::AsIs => "as it is".to_owned(),
         Done::NotThere => "is not there".to_owned(),
+        Done::Staged => "its copy is on huge pages already (wideleaf stage --list)".to_owned(),
         Done::Tunable => format!("GLIBC_TUNABLES={TUNABLE}=1, for its libraries"),
         Done::Wide(wide) => wide_words(wide),
     }
