@@ -26,7 +26,7 @@ pub enum Error {
     #[error(
         "{}, {}, holds no whole block of {}{}",
         match files { 1 => "its text", _ => "the largest text of these files" },
-        bytes(*text, false), short(*pmd), libraries(*libs)
+        amount(*text), short(*pmd), libraries(*libs)
     )]
     TooSmall {
         /// How many files were looked at.
@@ -50,6 +50,14 @@ pub enum Error {
     /// Each means was refused.
     #[error("{}", all(.0))]
     Refused(Vec<(Means, Refused)>),
+}
+
+/// `885 bytes`, `85.8K`.
+fn amount(size: u64) -> String {
+    match size {
+        0..1024 => format!("{size} bytes"),
+        _ => bytes(size, false),
+    }
 }
 
 fn libraries(possible: u64) -> String {

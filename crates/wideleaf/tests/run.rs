@@ -784,3 +784,39 @@ fn the_process_that_prepares_ends_with_the_one_it_works_for() {
     }
     eprintln!("SKIPPED: no process that prepares was met");
 }
+
+/// A launcher is small; what it runs is in a library.
+#[test]
+fn a_small_program_is_told_of_its_libraries() {
+    if !here() {
+        return;
+    }
+    let dir = open_dir();
+    let file = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    file(
+        "big.c",
+        r#"__asm__(".text\ncode: .skip 8388608, 0xc3\n"); int f(void) { return 0; }"#,
+    );
+    file("prog.c", "int f(void); int main(void) { return f(); }");
+    let script = r#"
+gcc -shared -fPIC -Wl,-z,max-page-size=0x200000 -o libbig.so big.c &&
+gcc -o prog prog.c -L. -lbig -Wl,-rpath,"$PWD""#;
+    let built = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(dir.path())
+        .output();
+    let built = built.unwrap();
+    assert!(built.status.success(), "{}", both(&built));
+    let prog = dir.path().join("prog");
+    let output = under(&[], &[prog.to_str().unwrap()]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(" bytes, holds no whole block of 2M"),
+        "{said}"
+    );
+    assert!(
+        said.contains("; --libs takes its libraries, which have "),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(0), "{said}");
+}

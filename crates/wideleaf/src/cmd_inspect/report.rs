@@ -254,8 +254,8 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
         TextOfFiles::None => paragraph(
             out,
             "  ",
-            "the kernel of this machine collapses no text of files, by neither of the two: it was built \
-             without CONFIG_READ_ONLY_THP_FOR_FS",
+            "the kernel of this machine collapses no text of files, neither by MADV_COLLAPSE nor by \
+             khugepaged: it was built without CONFIG_READ_ONLY_THP_FOR_FS",
         ),
         _ => Ok(()),
     }
