@@ -21,13 +21,34 @@ use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 
+/// Why a crate cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file that cannot be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// The system's reason.
+        error: std::io::Error,
+    },
+    /// One that is not Rust.
+    #[error("{}: {error}", path.display())]
+    Syntax {
+        /// Which.
+        path: PathBuf,
+        /// The parser's reason.
+        error: syn::Error,
+    },
+}
+
 /// The files on a circle of the crate whose root is `root`, each using the next,
 /// the first again at the end; `None` if there is none.
 ///
 /// # Errors
 ///
-/// A sentence that names a file that cannot be read or is not Rust.
-pub fn circle(root: &Path) -> Result<Option<Vec<PathBuf>>, String> {
+/// If a file cannot be read or is not Rust.
+pub fn circle(root: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
     Ok(Crate::read(root)?.circle())
 }
 
@@ -48,7 +69,7 @@ struct Crate {
 }
 
 impl Crate {
-    fn read(root: &Path) -> Result<Self, String> {
+    fn read(root: &Path) -> Result<Self, Error> {
         let mut this = Self::default();
         let folder = root.parent().unwrap_or(Path::new("."));
         this.add(Vec::new(), root, folder)?;
@@ -57,9 +78,16 @@ impl Crate {
 
     /// Reads a module's file, and those of the modules that it declares, which
     /// are in `folder`.
-    fn add(&mut self, name: Name, path: &Path, folder: &Path) -> Result<(), String> {
-        let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let file = syn::parse_file(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    fn add(&mut self, name: Name, path: &Path, folder: &Path) -> Result<(), Error> {
+        let named = || path.to_owned();
+        let text = fs::read_to_string(path).map_err(|error| Error::Read {
+            path: named(),
+            error,
+        })?;
+        let file = syn::parse_file(&text).map_err(|error| Error::Syntax {
+            path: named(),
+            error,
+        })?;
         let mut reader = Reader {
             file: name.clone(),
             here: name.clone(),

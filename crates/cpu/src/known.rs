@@ -38,6 +38,14 @@ const X86: &[(&str, u16)] = &[
     ("sapphire-rapids", 0),
 ];
 
+/// `(name, models)` of Intel's family 6, as in the kernel's arch/x86/include/asm/intel-family.h
+/// (7.3): those whose core the TLB model has a profile for.
+#[cfg(target_arch = "x86_64")]
+const INTEL_MODELS: &[(&str, &[u8])] = &[
+    // Sapphire Rapids, Emerald Rapids.
+    ("sapphire-rapids", &[0x8f, 0xcf]),
+];
+
 /// Every name that [`named`] takes, in the order to show them.
 pub fn names() -> Vec<&'static str> {
     let arm64 = ARM64_PARTS.iter().map(|p| p.0);
@@ -88,6 +96,16 @@ pub(crate) fn arm64_part(midr: u64) -> (String, Option<Tlb>) {
             None,
         ),
     }
+}
+
+/// The TLBs of an Intel CPU by what CPUID leaf 1 says.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn intel_model(vendor: &str, family: u16, model: u8) -> Option<Tlb> {
+    let intel = vendor == "GenuineIntel" && family == 6;
+    let (name, _) = INTEL_MODELS
+        .iter()
+        .find(|(_, models)| intel && models.contains(&model))?;
+    profile_tlb(name)
 }
 
 /// The TLBs that the lab's model uses for this core, if it has a profile.

@@ -11,6 +11,7 @@ pub(crate) use imp::detect;
 
 #[cfg(target_arch = "x86_64")]
 mod imp {
+    use crate::known::intel_model;
     use crate::{Coalesce, Cpu, Role, Tlb, TlbArray};
     use raw_cpuid::{Associativity, CpuId, CpuIdReader, DatType};
     use wideleaf_kit::arch::Arch;
@@ -43,7 +44,7 @@ mod imp {
         let tlb = if amd {
             amd_tlb(cpuid, amd_l2_unit(cpuid, &reader, family), family)
         } else {
-            intel_tlb(cpuid)
+            intel_tlb(cpuid).or_else(|| by_model(&vendor, family, model))
         };
         Cpu {
             name: format!(
@@ -191,6 +192,13 @@ mod imp {
         })
     }
 
+    /// What the core has by its model, for hypervisors that hide leaf 18H.
+    fn by_model(vendor: &str, family: u16, model: u8) -> Option<Tlb> {
+        let mut tlb = intel_model(vendor, family, model)?;
+        tlb.source += &format!(", by family {family:X}h model {model:X}h: CPUID leaf 18H is empty");
+        Some(tlb)
+    }
+
     /// The descriptors of CPUID leaf 2 that concern instruction fetches on
     /// 64-bit CPUs (Intel SDM volume 2A, table 3-12).
     fn descriptor(byte: u8) -> Option<TlbArray> {
@@ -267,6 +275,24 @@ mod imp {
             assert_eq!(tlb.source, "CPUID leaf 18H");
             assert_eq!((tlb.entries(1), tlb.entries(2)), (288, 2048));
             assert_eq!(tlb.last_level(), Some(2));
+        }
+
+        /// As the guests of some clouds have it: the model is told, the TLBs are not.
+        fn emerald_rapids_guest(eax: u32, ecx: u32) -> CpuIdResult {
+            match eax {
+                1 => answer(0x000c_06f2, 0, 1 << 31, 0),
+                0x18 => answer(0, 0, 0, 0),
+                _ => sapphire_rapids(eax, ecx),
+            }
+        }
+
+        #[test]
+        fn a_guest_that_sees_no_leaf_18_has_the_sizes_of_its_model() {
+            let cpu = describe(emerald_rapids_guest, 4096);
+            let tlb = cpu.tlb.expect("the model is known");
+            assert_eq!((tlb.entries(1), tlb.entries(2)), (288, 2048));
+            assert!(tlb.source.contains("sapphire-rapids"), "{}", tlb.source);
+            assert!(tlb.source.contains("model CFh"), "{}", tlb.source);
         }
 
         #[test]

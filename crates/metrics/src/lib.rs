@@ -5,12 +5,15 @@
 //! |---|---|
 //! | `snapshot` | processes summed up by control group |
 //! | `text` | the exposition format |
+//! | `scrape` | one look at all processes |
 //! | `serve` | a small HTTP endpoint |
 
+mod scrape;
 mod serve;
 mod snapshot;
 mod text;
 
+pub use scrape::{Wanted, scrape};
 pub use serve::{Content, Server};
 pub use snapshot::{Group, Snapshot};
 pub use text::render;

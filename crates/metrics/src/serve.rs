@@ -9,6 +9,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use wideleaf_procmap::Error;
 
 /// A connection is dropped after this time, whatever it does.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,7 +22,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Makes the text that is served, or says why it cannot.
-pub type Content<'a> = dyn FnMut() -> Result<String, String> + 'a;
+pub type Content<'a> = dyn FnMut() -> Result<String, Error> + 'a;
 
 /// The endpoint.
 pub struct Server {
@@ -124,7 +125,7 @@ impl Server {
         send(&mut stream, answer.as_bytes())
     }
 
-    fn text(&mut self, content: &mut Content) -> Result<&str, String> {
+    fn text(&mut self, content: &mut Content) -> Result<&str, Error> {
         let stale = self
             .last
             .as_ref()
@@ -256,7 +257,7 @@ mod tests {
 
     #[test]
     fn errors_are_answers() {
-        let mut never = || -> Result<String, String> { panic!("must not be asked") };
+        let mut never = || -> Result<String, Error> { panic!("must not be asked") };
         assert!(exchange(b"GET /x HTTP/1.1\r\n\r\n", &mut never).starts_with("HTTP/1.1 404"));
         assert!(
             exchange(b"POST /metrics HTTP/1.1\r\n\r\n", &mut never).starts_with("HTTP/1.1 405")
@@ -265,9 +266,9 @@ mod tests {
         let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'a'; REQUEST + 2000]].concat();
         assert!(parse(&long).is_none());
         assert!(
-            exchange(b"GET /metrics HTTP/1.1\r\n\r\n", &mut || Err(
-                "no /proc".to_owned()
-            ))
+            exchange(b"GET /metrics HTTP/1.1\r\n\r\n", &mut || Err(Error::Gone {
+                path: "/proc".into()
+            }))
             .contains("500")
         );
     }

@@ -9,6 +9,7 @@
 //! began.
 
 mod cgroup;
+mod copies;
 mod error;
 mod journal;
 mod libs;
@@ -17,6 +18,7 @@ mod original;
 mod stage;
 mod units;
 
+pub use copies::{Copies, open_original};
 pub use error::Error;
 pub use journal::{Identity, Phase, Staged};
 pub use libs::{libraries, listed};

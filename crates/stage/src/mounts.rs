@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// What the tmpfs is called in the table of mounts.
-const SOURCE: &str = "wideleaf";
+pub(crate) const SOURCE: &str = "wideleaf";
 const NOTHING: Option<&str> = None;
 
 /// All mounts of this namespace, oldest first.
@@ -88,7 +88,7 @@ pub(crate) fn binds(mounts: &[MountInfo], copy: &str, path: &Path) -> Vec<bool> 
 }
 
 /// A path as the kernel escapes it there: `\040` is a space.
-fn plain(escaped: &Path) -> PathBuf {
+pub(crate) fn plain(escaped: &Path) -> PathBuf {
     let bytes = escaped.as_os_str().as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut at = 0;

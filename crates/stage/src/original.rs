@@ -30,7 +30,7 @@ pub(crate) fn look_below(path: &Path) -> io::Result<Identity> {
 }
 
 /// open_tree(2), Linux 5.2, without AT_RECURSIVE.
-fn clone_mount(folder: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn clone_mount(folder: &Path) -> io::Result<OwnedFd> {
     let name = CString::new(folder.as_os_str().as_bytes())?;
     let flags = nix::libc::OPEN_TREE_CLONE | nix::libc::OPEN_TREE_CLOEXEC;
     // SAFETY: the name is a C string that outlives the call; the kernel only reads it.

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf collapse`: wide leaves for the text of processes that run.
 
-mod act;
-mod plan;
-
 use crate::columns::{self, Column, Line};
-use crate::procset::{Choice, MachineArgs, Machinery, Pressure, Seen};
+use crate::procset::{Choice, MachineArgs, Machinery, Pressure};
+use crate::screen::Late;
 use crate::stdout::{tell, write_json, write_out};
 use crate::usage::misuse;
-use act::{Budget, act};
 use anyhow::{Context, Result};
-use plan::{Need, Target, need};
 use serde::Serialize;
 use std::process::ExitCode;
-use wideleaf_collapse::spare;
+use std::sync::Mutex;
+use wideleaf_collapse::{Budget, Left, Need, Target, act, again, need, spare, targets};
+use wideleaf_kit::events::Event;
 use wideleaf_kit::size::bytes;
 use wideleaf_kit::size::{parse, short};
 use wideleaf_kit::table::{Table, left, right};
-use wideleaf_procmap::{Coverage, Error, Extent, Process, Scope};
+use wideleaf_procmap::{Coverage, Process};
 
 /// Arguments of `wideleaf collapse`.
 #[derive(clap::Args)]
@@ -75,8 +73,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.pids.is_empty() && args.choice.name.is_none() && args.choice.cgroup.is_none() {
         misuse!("collapse whom? Give process numbers, --name or --cgroup");
     }
-    let mut machine = Machinery::new(&args.machine)?;
-    let (mut targets, seen) = targets(&args, &mut machine)?;
+    let mut machine = args.machine.machinery()?;
+    let named = !args.pids.is_empty();
+    let pids = named.then_some(args.pids.as_slice());
+    let (mut targets, seen) = targets(&mut machine, pids, &args.choice.select())?;
+    for pid in seen.vanished.iter().filter(|_| named) {
+        tell!("wideleaf: collapse: {pid}: no such process");
+    }
     for note in machine.losses(&seen) {
         tell!("wideleaf: collapse: {note}");
     }
@@ -97,11 +100,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     announce(&args, &machine, need, free, limit);
     let mut budget = Budget::new(limit, machine.page, machine.pmd, args.machine.proc.clone());
     if !args.dry_run {
-        act(&mut targets, &mut budget);
+        collapse(&mut targets, &mut budget);
     }
     let after = match args.dry_run {
         true => Vec::new(),
-        false => again(&targets, &mut machine)?,
+        false => again(&mut machine, &targets)?,
     };
     let outcome = Outcome {
         need,
@@ -117,7 +120,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let left = targets.iter().any(|t| !t.left.is_empty());
     let missed = seen.vanished.len() + seen.denied.len() + seen.failed.len();
-    let unread = missed > 0 && !args.pids.is_empty();
+    let unread = missed > 0 && named;
     Ok(match () {
         () if unread => ExitCode::FAILURE,
         () if left && !args.dry_run => ExitCode::from(LEFT),
@@ -125,58 +128,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
-/// The processes that were asked for, with what there is to do.
-fn targets(args: &Args, machine: &mut Machinery) -> Result<(Vec<Target>, Seen)> {
-    let all;
-    let pids = match args.pids.is_empty() {
-        false => &args.pids,
-        true => {
-            all = machine.reader.pids()?;
-            &all
+/// Asks for all blocks, and says how far that is where it takes long.
+fn collapse(targets: &mut [Target], budget: &mut Budget) {
+    let late = Mutex::new(Late::new());
+    act(targets, budget, &|event: Event<'_>| {
+        if let (Event::Progress { done, total }, Ok(mut late)) = (event, late.lock()) {
+            late.show(|| format!("{done} of {} blocks", total.unwrap_or(done)));
         }
-    };
-    let select = args.choice.select();
-    let mut seen = Seen::default();
-    let mut targets = Vec::new();
-    machine.reader.refresh();
-    for &pid in pids {
-        let mut runs: Vec<Extent> = Vec::new();
-        match machine
-            .reader
-            .read(pid, Scope::Text, &select, &mut |run| runs.push(run))
-        {
-            Ok(Some(process)) if process.total.size > 0 => {
-                seen.note(&process);
-                targets.push(Target::new(process, &runs, machine.pmd));
-            }
-            Ok(_) => {}
-            Err(Error::Gone { .. }) => {
-                if !args.pids.is_empty() {
-                    tell!("wideleaf: collapse: {pid}: no such process");
-                }
-                seen.vanished.push(pid);
-            }
-            Err(Error::Denied { .. }) => seen.denied.push(pid),
-            Err(error) => seen.failed.push(error.to_string()),
-        }
-    }
-    Ok((targets, seen))
-}
-
-/// The same processes, as they are now; those that have ended are left out.
-fn again(targets: &[Target], machine: &mut Machinery) -> Result<Vec<Process>> {
-    let pids: Vec<u32> = targets.iter().map(|t| t.before.pid).collect();
-    let mut after = Vec::new();
-    machine.pass(
-        Some(&pids),
-        Scope::Text,
-        &Default::default(),
-        |mut process| {
-            process.mappings = Vec::new();
-            after.push(process);
-        },
-    )?;
-    Ok(after)
+    });
 }
 
 /// What it takes, before anything is done.
@@ -349,7 +308,7 @@ fn document<'a>(args: &Args, machine: &Machinery, outcome: &'a Outcome) -> Docum
         coverage: &process.total,
         tlb: machine.pressure(&process.total),
     };
-    let left = |left: &'a plan::Left| LeftOut {
+    let left = |left: &'a Left| LeftOut {
         start: left.start,
         end: left.end,
         reason: left.why.name(),

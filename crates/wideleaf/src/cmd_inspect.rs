@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf inspect`: which leaves could map a file's text, and why not wider.
 
-mod collect;
 mod json;
 mod map;
 mod picture;
@@ -12,10 +11,10 @@ mod table;
 use crate::stdout::{printable_path, tell, write_bytes, write_out};
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use collect::Found;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wideleaf_inspect::{Entry, Found, collect};
 use wideleaf_kit::arch::PageSize;
 
 const EXAMPLES: &str = "\
@@ -99,7 +98,7 @@ fn page_sizes() -> impl TypedValueParser<Value = PageSize> {
 /// If the SVG file or standard output cannot be written. Files that cannot be
 /// read are reported on standard error and in the exit status.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let mut found = collect::collect(&args.files, args.recursive, args.one_file_system);
+    let mut found = collect(&args.files, args.recursive, args.one_file_system);
     let as_table = args.recursive || !args.output.is_empty() || args.sort.is_some();
     if as_table {
         table::sort(
@@ -142,7 +141,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 /// What the table lists: with -r, unless asked otherwise, what has something
 /// to gain.
-fn shown<'f>(found: &'f Found, args: &Args) -> Vec<&'f collect::Entry> {
+fn shown<'f>(found: &'f Found, args: &Args) -> Vec<&'f Entry> {
     let entries = found.entries.iter();
     entries
         .filter(|entry| !args.recursive || args.all || entry.verdict.gain > 0)

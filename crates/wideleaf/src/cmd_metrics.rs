@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-use wideleaf_metrics::{Server, Snapshot, render, replace};
-use wideleaf_procmap::{Scope, linear};
+use std::time::Duration;
+use wideleaf_metrics::{Server, Snapshot, Wanted, render, replace, scrape};
+use wideleaf_procmap::Error;
 
 /// Arguments of `wideleaf metrics`.
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub struct Args {
 
 /// Runs `wideleaf metrics`.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let mut machine = Machinery::new(&args.machine)?;
+    let mut machine = args.machine.machinery()?;
     if let Some(address) = args.listen {
         return serve(&args, &mut machine, address);
     }
@@ -95,43 +95,16 @@ fn serve(args: &Args, machine: &mut Machinery, address: SocketAddr) -> Result<Ex
         "wideleaf: metrics: serving http://{}/metrics",
         server.address()?
     );
-    let mut content = || {
-        snapshot(args, machine)
-            .map(|s| render(&s))
-            .map_err(|e| format!("{e:#}"))
-    };
+    let mut content = || snapshot(args, machine).map(|s| render(&s));
     Err(server.run(&mut content)).with_context(|| format!("--listen {address}"))
 }
 
-fn snapshot(args: &Args, machine: &mut Machinery) -> Result<Snapshot> {
-    let started = Instant::now();
-    let mut processes = Vec::new();
-    let seen = machine.pass(None, Scope::Text, &args.choice.select(), |mut process| {
-        process.mappings = Vec::new();
-        processes.push(process);
-    })?;
-    let mut snapshot = Snapshot {
-        page: machine.page,
+fn snapshot(args: &Args, machine: &mut Machinery) -> Result<Snapshot, Error> {
+    let wanted = Wanted {
+        select: args.choice.select(),
+        depth: args.depth,
+        max_services: args.max_services,
         version: env!("CARGO_PKG_VERSION"),
-        ..Snapshot::default()
     };
-    for process in &processes {
-        let pressure = machine.pressure(&process.total);
-        snapshot.add(process, args.depth, pressure.needed, pressure.load_last);
-    }
-    snapshot.limit(args.max_services);
-    if let Some(tlb) = &machine.cpu.tlb {
-        let levels = 1..=tlb.last_level().unwrap_or(0);
-        snapshot.tlb = levels.map(|level| (level, tlb.entries(level))).collect();
-    }
-    let text = |path| std::fs::read_to_string(path).unwrap_or_default();
-    snapshot.linear = linear::leaves(&text("/proc/meminfo"));
-    snapshot.linear_events = linear::events(&text("/proc/vmstat"));
-    snapshot.unreadable = vec![
-        ("denied", seen.denied.len() as u64),
-        ("failed", seen.failed.len() as u64),
-    ];
-    snapshot.partly = (seen.partly + seen.blind) as u64;
-    snapshot.seconds = started.elapsed().as_secs_f64();
-    Ok(snapshot)
+    scrape(machine, &wanted)
 }

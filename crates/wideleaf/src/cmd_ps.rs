@@ -113,7 +113,7 @@ impl Row<'_> {
 
 /// Runs `wideleaf ps`.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let mut machine = Machinery::new(&args.machine)?;
+    let mut machine = args.machine.machinery()?;
     let leaves = machine.leaves();
     let columns = columns(&args, &leaves)?;
     let sort = sort_key(&args.sort, &leaves)?;

@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if !stdout::is_terminal() || !std::io::stdin().is_terminal() {
         bail!("top needs a terminal; `wideleaf ps` prints the same once");
     }
-    let machine = Machinery::new(&args.machine)?;
+    let machine = args.machine.machinery()?;
     let info = Info {
         cpu: cpu_line(&machine),
         leaves: machine.leaves(),

@@ -10,6 +10,8 @@ mod dir;
 mod image;
 #[path = "common/text.rs"]
 mod text;
+#[path = "common/unshared.rs"]
+mod unshared;
 
 use dir::Dir;
 use image::{ET_DYN, ET_EXEC, Image, PT_INTERP, Program, R, W, X, load};
@@ -18,6 +20,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use text::text;
+use unshared::{both, unshared};
 
 const M: u64 = 1 << 20;
 const ARM64: u16 = 183;
@@ -314,4 +317,41 @@ fn a_reader_that_leaves_early_is_no_error() {
     assert_eq!(output.status.code(), Some(128 + 13), "{output:?}");
     assert_eq!(text(&output.stderr), "");
     assert_eq!(text(&output.stdout).lines().count(), 1);
+}
+
+/// As libjvm is: large, congruent, with a p_align of 4K. Only mmap could place it.
+#[test]
+fn a_file_system_that_aligns_nothing_is_not_good_by_mmap() {
+    let programs = vec![
+        load(R | X, 0, 0, 8 * M, 4096),
+        load(R | W, 8 * M, 8 * M, 4096, 4096),
+    ];
+    let dir = Dir::new();
+    dir.file("lib", Image::new(true, false, ET_DYN, programs).bytes());
+    let script = r#"
+mkdir plain huge && mount -t tmpfs none plain && mount -t tmpfs -o huge=always none huge || exit 9
+cp lib plain && cp lib huge && "$W" inspect -n -o CAUSE,FILE plain/lib huge/lib
+"$W" inspect plain/lib"#;
+    let Some(output) = unshared(script, |command| {
+        command
+            .current_dir(dir.0.path())
+            .env("W", env!("CARGO_BIN_EXE_wideleaf"));
+    }) else {
+        return;
+    };
+    let said = both(&output);
+    if output.status.code() == Some(9) {
+        eprintln!("SKIPPED: no huge pages on a tmpfs here: {said}");
+        return;
+    }
+    let cause = |file: &str| {
+        let line = said.lines().find(|line| line.ends_with(file)).unwrap();
+        line.trim_end_matches(file).trim().to_owned()
+    };
+    assert_eq!(cause("plain/lib"), "max-page-size", "{said}");
+    assert_eq!(cause("huge/lib"), "good (mmap)", "{said}");
+    // Lines are broken to the terminal's width.
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let words = words.join(" ");
+    assert!(words.contains("tmpfs does not align mmap"), "{said}");
 }

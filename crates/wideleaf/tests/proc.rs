@@ -2,8 +2,12 @@
 //! `ps`, `top`, `metrics` and `gen` as commands, on a tree that looks like
 //! /proc: what they print and with which status they end.
 
+mod common;
+
+use common::Reachable;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -336,4 +340,25 @@ fn doctor_prints_json_with_a_remedy_for_all_that_can_be_improved() {
         "{improve:?}"
     );
     assert_eq!(doctor.status, if improve.is_empty() { 0 } else { 3 });
+}
+
+#[test]
+fn a_process_that_may_not_be_read_is_named_with_the_reason() {
+    let program = Reachable::new();
+    let mut command = program.command();
+    // Root's own process, for another user; else the first of all, which is root's.
+    let pid = match nix::unistd::geteuid().is_root() {
+        true => {
+            command.uid(65_534).gid(65_534);
+            std::process::id()
+        }
+        false => 1,
+    };
+    let output = command.args(["ps", &pid.to_string()]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let line = format!("ps: {pid}: may not be read: ");
+    assert!(said.contains(&line), "{said}");
+    assert!(said.contains("permission denied"), "{said}");
+    assert!(!said.contains("1 more"), "{said}");
 }

@@ -152,11 +152,9 @@ fn what_cannot_be_helped_runs_and_says_why() {
     }
     let small = under(&[], &["true"]).output().unwrap();
     assert!(small.status.success());
-    assert!(
-        text(&small.stderr).contains("no whole block"),
-        "{}",
-        text(&small.stderr)
-    );
+    let said = text(&small.stderr);
+    assert!(said.contains("no whole block"), "{said}");
+    assert!(!said.contains("linking it anew"), "it is too small: {said}");
 
     let missing = under(&[], &["/no/such/program"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));
@@ -665,4 +663,160 @@ fn killed_at_any_point_it_leaves_nothing() {
     }
     assert_eq!(fs::read_to_string("/proc/self/mounts").unwrap(), before);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// Large enough, and at addresses that hold no whole block.
+#[test]
+fn linking_anew_is_named_only_where_it_would_help() {
+    if !here() {
+        return;
+    }
+    let dir = open_dir();
+    let path = dir.path().join("straddler");
+    let text_segment = load(R | X, 0x1000, 0x50_1000, 2 * M + 0x1000, 4096);
+    let bytes = Image::new(true, false, ET_EXEC, vec![text_segment]).bytes();
+    fs::write(&path, bytes).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    let output = under(&[], &[path.to_str().unwrap()]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("without linking it anew"), "{said}");
+}
+
+#[test]
+fn a_library_that_cannot_be_executed_may_be_named() {
+    if !here() {
+        return;
+    }
+    let dir = open_dir();
+    let path = toucher(dir.path());
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let options = [
+        "--verbose",
+        "--means",
+        "namespace",
+        "--with",
+        path.to_str().unwrap(),
+    ];
+    let output = under(&options, &["true"]).output().unwrap();
+    let said = text(&output.stderr);
+    if said.contains("namespace: no ") {
+        eprintln!("SKIPPED: {said}");
+        return;
+    }
+    assert!(said.contains("leaves of 2M map 8M of the 8M"), "{said}");
+    let folder = under(&["--with", "/usr"], &["true"]).output().unwrap();
+    let said = text(&folder.stderr);
+    assert!(said.contains("--with /usr: is no regular file"), "{said}");
+}
+
+#[test]
+fn a_name_makes_no_lines_of_its_own() {
+    let output = under(&[], &["no\nsuch\x1b[2J"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("no\\x0asuch\\x1b[2J: "), "{said}");
+}
+
+/// A kernel that collapses text of no file is not the file system's fault.
+#[test]
+fn a_collapse_that_the_kernel_was_not_built_for_is_said_to_be_that() {
+    let zipped = fs::read("/proc/config.gz").is_ok();
+    let config = Command::new("zcat").arg("/proc/config.gz").output();
+    let unset = config.is_ok_and(|output| {
+        text(&output.stdout).contains("# CONFIG_READ_ONLY_THP_FOR_FS is not set")
+    });
+    if !here() || !zipped || !unset {
+        eprintln!("SKIPPED: the option is set, is no more, or is not known");
+        return;
+    }
+    let dir = open_dir();
+    let path = toucher(dir.path());
+    let mut run = under(&["--means", "collapse"], &[path.to_str().unwrap()]);
+    let child = run.stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&child, &path);
+    let said = end(child);
+    assert!(said.contains("collapse: EINVAL: "), "{said}");
+    assert!(said.contains("CONFIG_READ_ONLY_THP_FOR_FS"), "{said}");
+    assert!(!said.contains("its file system has no such"), "{said}");
+}
+
+/// Stopped while it fills the copies, it can only be ended by the kernel.
+#[test]
+fn the_process_that_prepares_ends_with_the_one_it_works_for() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    if !here() {
+        return;
+    }
+    let dir = open_dir();
+    let path = toucher(dir.path());
+    let options = ["-q", "--means", "namespace"];
+    let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let own = mounts("self");
+    for _ in 0..200 {
+        let mut child = under(&options, &[path.to_str().unwrap()]).spawn().unwrap();
+        let parent = child.id();
+        let children = format!("/proc/{parent}/task/{parent}/children");
+        let begin = Instant::now();
+        let mut helper = None;
+        while helper.is_none() && begin.elapsed() < Duration::from_millis(500) {
+            let pids = fs::read_to_string(&children).unwrap_or_default();
+            let inside = |pid: &&str| mounts(pid).is_some_and(|ns| Some(ns) != own);
+            helper = pids.split_whitespace().find(inside).map(str::to_owned);
+        }
+        let stopped = helper.filter(|pid| {
+            let pid = Pid::from_raw(pid.parse().unwrap());
+            kill(pid, Signal::SIGSTOP).is_ok()
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let Some(pid) = stopped else {
+            continue;
+        };
+        std::thread::sleep(Duration::from_millis(200));
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stays = stat.contains(") T ");
+        if stays {
+            let _ = kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL);
+        }
+        assert!(!stays, "{stat}");
+        return;
+    }
+    eprintln!("SKIPPED: no process that prepares was met");
+}
+
+/// A launcher is small; what it runs is in a library.
+#[test]
+fn a_small_program_is_told_of_its_libraries() {
+    if !here() {
+        return;
+    }
+    let dir = open_dir();
+    let file = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    file(
+        "big.c",
+        r#"__asm__(".text\ncode: .skip 8388608, 0xc3\n"); int f(void) { return 0; }"#,
+    );
+    file("prog.c", "int f(void); int main(void) { return f(); }");
+    let script = r#"
+gcc -shared -fPIC -Wl,-z,max-page-size=0x200000 -o libbig.so big.c &&
+gcc -o prog prog.c -L. -lbig -Wl,-rpath,"$PWD""#;
+    let built = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(dir.path())
+        .output();
+    let built = built.unwrap();
+    assert!(built.status.success(), "{}", both(&built));
+    let prog = dir.path().join("prog");
+    let output = under(&[], &[prog.to_str().unwrap()]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(" bytes, holds no whole block of 2M"),
+        "{said}"
+    );
+    assert!(
+        said.contains("; --libs takes its libraries, which have "),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(0), "{said}");
 }

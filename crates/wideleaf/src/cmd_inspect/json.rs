@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The JSON document; docs/tool.md describes it.
 
-use super::collect::{Entry, Found};
-use super::table::{Summary, summary};
 use crate::stdout::write_json_pretty;
 use anyhow::Result;
 use serde::{Serialize, Serializer};
@@ -11,6 +9,7 @@ use wideleaf_elf::{
     Class, FileSystem, Fix, Kind, Linker, Machine, Order, Packer, SectionFacts, Segment, Verdict,
     explain, fix,
 };
+use wideleaf_inspect::{Entry, Found, Staged, Summary, summary};
 use wideleaf_kit::names::{hex, lossy};
 use wideleaf_outlook::{self as outlook, Outlook};
 
@@ -49,6 +48,7 @@ struct File<'f> {
     machine: Machine,
     kind: Kind,
     dynamic: bool,
+    staged: bool,
     file_system: Option<FileSystem>,
     packer: Option<Packer>,
     linker: &'f Linker,
@@ -94,6 +94,7 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
         machine: elf.machine,
         kind: elf.kind,
         dynamic: elf.dynamic,
+        staged: entry.staged != Staged::No,
         file_system: elf.file_system,
         packer: elf.packer,
         linker: &elf.linker,
@@ -111,10 +112,10 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
 /// Writes everything that was found. `pages` limits the kernels by their base
 /// page size in bytes; empty means all.
 pub fn write(found: &Found, pages: &[u64]) -> Result<()> {
-    let failure = |(path, error): &(std::path::PathBuf, String)| Failure {
+    let failure = |(path, error): &(std::path::PathBuf, wideleaf_inspect::Error)| Failure {
         path: lossy(path.as_os_str().as_bytes()),
         path_bytes: hex(path.as_os_str().as_bytes()),
-        error: error.clone(),
+        error: error.to_string(),
     };
     let document = Document {
         schema: SCHEMA,

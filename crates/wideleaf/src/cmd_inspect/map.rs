@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The picture in the terminal: a row for the segments, one for each leaf size.
 
-use super::collect::Entry;
 use super::picture::{Axis, State, runs};
 use std::io::{Result, Write};
 use wideleaf_elf::Segment;
+use wideleaf_inspect::Entry;
 use wideleaf_kit::size::bytes as size;
 use wideleaf_kit::size::short;
 

@@ -2,8 +2,8 @@
 //! What both pictures draw: segments and runs of leaves on one axis of
 //! addresses, to scale but for large holes, which are cut short.
 
-use super::collect::Entry;
 use wideleaf_elf::{LEAF_2M, Segment, align_down, align_up};
+use wideleaf_inspect::Entry;
 
 /// How a run of whole blocks stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Everything about one file, for people.
 
-use super::collect::Entry;
 use super::table::congruent;
 use crate::stdout::printable_path;
 use std::io::{Result, Write};
+use wideleaf_collapse::{TextOfFiles, text_of_files};
 use wideleaf_elf::{Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix};
+use wideleaf_inspect::{Entry, Staged};
 use wideleaf_kit::size::bytes as size;
 use wideleaf_kit::size::short;
 use wideleaf_kit::table::{Table, left, right};
@@ -24,6 +25,9 @@ pub fn write(out: &mut impl Write, entry: &Entry, bytes: bool, pages: &[u64]) ->
     let elf = &entry.elf;
     writeln!(out, "{}", printable_path(&entry.path))?;
     paragraph(out, "  ", &identity(elf))?;
+    if let Some(staged) = staged(entry.staged) {
+        paragraph(out, "  ", staged)?;
+    }
     if elf.segments.is_empty() {
         return paragraph(out, "  ", not_loaded(elf));
     }
@@ -61,6 +65,20 @@ fn identity(elf: &Elf) -> String {
         _ => {}
     }
     text
+}
+
+fn staged(staged: Staged) -> Option<&'static str> {
+    match staged {
+        Staged::No => None,
+        Staged::Original => Some(
+            "staged: new processes get a copy of it on huge pages (wideleaf stage --list); this is \
+             about the original",
+        ),
+        Staged::Copy => Some(
+            "staged: new processes get a copy of it on huge pages (wideleaf stage --list), and this \
+             is about the copy: only root can look at the original below it",
+        ),
+    }
 }
 
 fn not_loaded(elf: &Elf) -> &'static str {
@@ -231,7 +249,16 @@ fn kernels(out: &mut impl Write, entry: &Entry, pages: &[u64]) -> Result<()> {
         "  ",
         "for files on a file system with large folios, in dense use; elsewhere: a huge tmpfs, MADV_COLLAPSE, \
          khugepaged, readahead that has ramped up",
-    )
+    )?;
+    match text_of_files() {
+        TextOfFiles::None => paragraph(
+            out,
+            "  ",
+            "the kernel of this machine collapses no text of files, neither by MADV_COLLAPSE nor by \
+             khugepaged: it was built without CONFIG_READ_ONLY_THP_FOR_FS",
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// `2M × 12, 4K × 700`

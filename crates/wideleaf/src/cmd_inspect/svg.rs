@@ -2,10 +2,10 @@
 //! The picture as SVG: for each file its segments to scale, below them a lane
 //! for each leaf size with the whole blocks that it could use.
 
-use super::collect::Entry;
 use super::picture::{Axis, State, runs};
 use std::fmt::Write;
 use wideleaf_elf::Segment;
+use wideleaf_inspect::Entry;
 use wideleaf_kit::names::deceives;
 use wideleaf_kit::size::bytes as size;
 use wideleaf_kit::size::short;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The table, one row for each file, and the summary below it.
 
-use super::collect::{Entry, Found};
 use crate::order::{Sign, split, turn};
 use crate::stdout::printable_path;
 use clap::ValueEnum;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::str::FromStr;
-use wideleaf_elf::{Cause, Congruence, Verdict, fix};
+use wideleaf_elf::{Congruence, Verdict, fix};
+use wideleaf_inspect::{Entry, Found, summary};
 use wideleaf_kit::size::bytes as size;
 use wideleaf_kit::size::short;
 use wideleaf_kit::table::{Align, Table, left, right};
@@ -194,59 +193,6 @@ pub fn write(
         table.row(columns.iter().map(|c| c.cell(entry, bytes)));
     }
     out.write_all(table.render(headings).as_bytes())
-}
-
-/// Sums over what was found.
-#[derive(Default, serde::Serialize)]
-pub struct Summary {
-    /// Programs and libraries.
-    pub files: u64,
-    /// Bytes of text in them.
-    pub text: u64,
-    /// Bytes of text that 2M leaves can map as the files are.
-    pub usable: u64,
-    /// Bytes of text that 2M leaves could map in addition.
-    pub gain: u64,
-    /// ELF files that are not loaded: objects, core dumps, debug files.
-    pub not_loadable: u64,
-    /// Further names of files that were counted already.
-    pub same: u64,
-    /// Files and directories that could not be read.
-    pub errors: u64,
-    /// By cause of the deciding text segment.
-    pub causes: BTreeMap<Cause, Share>,
-}
-
-/// A cause's share.
-#[derive(Default, serde::Serialize)]
-pub struct Share {
-    pub files: u64,
-    pub text: u64,
-    pub gain: u64,
-}
-
-/// Adds up.
-pub fn summary(found: &Found) -> Summary {
-    let mut sum = Summary {
-        files: found.entries.len() as u64,
-        not_loadable: found.not_loadable,
-        same: found.same,
-        errors: found.errors.len() as u64,
-        ..Summary::default()
-    };
-    for entry in &found.entries {
-        let verdict = &entry.verdict;
-        sum.text += verdict.text;
-        sum.usable += verdict.usable;
-        sum.gain += verdict.gain;
-        if let Some(main) = verdict.main() {
-            let share = sum.causes.entry(main.cause).or_default();
-            share.files += 1;
-            share.text += verdict.text;
-            share.gain += verdict.gain;
-        }
-    }
-    sum
 }
 
 /// Writes the summary; `listed` files were shown above it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which blocks of a process's text could become one leaf, and why not others.
 
+use crate::Refusal;
 use std::collections::HashSet;
-use wideleaf_collapse::Refusal;
 use wideleaf_procmap::{Extent, Leaf, Process, Vma};
 
 /// What tells whether two processes would share a block.
@@ -17,7 +17,9 @@ pub enum Key {
 /// A block that is not mapped by one leaf yet.
 #[derive(Clone, Debug)]
 pub struct Block {
+    /// Its first address.
     pub address: u64,
+    /// What tells whether another process shares it.
     pub key: Key,
     /// Bytes of it that the process has mapped.
     pub resident: u64,
@@ -52,6 +54,7 @@ impl Why {
         }
     }
 
+    /// The same in words.
     pub fn meaning(&self) -> &'static str {
         match self {
             Why::Refused(refusal) => refusal.meaning(),
@@ -71,16 +74,23 @@ impl Why {
 /// A stretch of blocks that stay as they are, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
+    /// First address.
     pub start: u64,
+    /// One past the last.
     pub end: u64,
+    /// The reason.
     pub why: Why,
+    /// The file, or what else it is.
     pub name: String,
 }
 
 /// A process and what is to be done with it.
 pub struct Target {
+    /// The process as it was found, without its mappings.
     pub before: Process,
+    /// What the kernel is to be asked for.
     pub blocks: Vec<Block>,
+    /// What stays as it is.
     pub left: Vec<Left>,
 }
 

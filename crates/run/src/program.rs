@@ -2,6 +2,7 @@
 //! The program that is to be run: where it is, and whether anything can be done
 //! for it.
 
+use crate::Unfit;
 use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,9 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use wideleaf_elf::{Class, Elf, FileSource, FileVerdict, fix, judge};
 use wideleaf_stage::listed;
-
-/// Why nothing can be done for what is no ELF file.
-pub const SCRIPT: &str = "is a script, or no ELF program";
 
 /// An ELF file whose text could be mapped wide.
 pub struct Image {
@@ -32,27 +30,23 @@ impl Image {
     /// # Errors
     ///
     /// Why nothing can be done for it.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let path = path.canonicalize().map_err(|e| e.to_string())?;
-        let file = File::open(&path).map_err(|e| format!("cannot be read: {e}"))?;
-        let metadata = file.metadata().map_err(|e| e.to_string())?;
+    pub fn read(path: &Path) -> Result<Self, Unfit> {
+        let path = path.canonicalize().map_err(Unfit::Name)?;
+        let file = File::open(&path).map_err(Unfit::Read)?;
+        let metadata = file.metadata().map_err(Unfit::Read)?;
         if !metadata.is_file() {
-            return Err("is no regular file".to_owned());
+            return Err(Unfit::NotRegular);
         }
         if metadata.mode() & 0o6000 != 0 || has_capabilities(&path) {
-            return Err(
-                "is setuid, setgid or has capabilities, which a copy would lose".to_owned(),
-            );
+            return Err(Unfit::Privileged);
         }
         let source = FileSource::with_size(file, metadata.len());
         let elf = Elf::read(&source).map_err(|e| match e {
-            wideleaf_elf::Error::NotElf { .. } => SCRIPT.to_owned(),
-            other => other.to_string(),
+            wideleaf_elf::Error::NotElf { .. } => Unfit::Script,
+            other => Unfit::Elf(other),
         })?;
         if elf.packer.is_some() {
-            let why =
-                "is packed by UPX, which unpacks it into private memory (upx -d gives it back)";
-            return Err(why.to_owned());
+            return Err(Unfit::Packed);
         }
         let verdict = judge(&elf);
         Ok(Self {
@@ -109,6 +103,12 @@ pub fn find(name: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&folders)
         .map(|folder| folder.join(name))
         .find(runs)
+}
+
+/// A program or library beside the program: where execvp(3) would find it, or the file of this
+/// name, which need not be executable; `None` if there is neither.
+pub fn beside(name: &OsStr) -> Option<PathBuf> {
+    find(name).or_else(|| Some(PathBuf::from(name)).filter(|path| path.exists()))
 }
 
 /// The loader that a dynamic program of 64 bits names; `None` if it names none.

@@ -2,12 +2,12 @@
 //! Collapses block by block, with an eye on memory and on whoever else wants
 //! the CPU.
 
-use super::plan::{Block, Key, Target, Why};
-use crate::screen::Late;
+use crate::plan::{Block, Key, Target, Why};
+use crate::{Other, Refusal, headroom, spare};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use wideleaf_collapse::{Other, Refusal, headroom, spare};
+use wideleaf_kit::events::{Event, Observer};
 
 /// A block is asked for again this often if its pages are busy.
 const TRIES: u32 = 4;
@@ -22,8 +22,9 @@ pub struct Budget {
     pub limit: u64,
     /// Bytes taken.
     pub taken: u64,
-    /// Bytes of a base page and of a block.
+    /// Bytes of a base page.
     pub page: u64,
+    /// Bytes of a block.
     pub pmd: u64,
     /// Where the proc file system is.
     pub proc: PathBuf,
@@ -32,6 +33,7 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Nothing is taken yet of `limit` bytes.
     pub fn new(limit: u64, page: u64, pmd: u64, proc: PathBuf) -> Self {
         Self {
             limit,
@@ -67,11 +69,11 @@ impl Budget {
     }
 }
 
-/// Works through all targets. Killed at any point it leaves nothing undone: a
-/// block is collapsed or not.
-pub fn act(targets: &mut [Target], budget: &mut Budget) {
-    let total: usize = targets.iter().map(|target| target.blocks.len()).sum();
-    let (mut late, mut done) = (Late::new(), 0);
+/// Works through all targets; `observer` hears of each block. Killed at any point it leaves
+/// nothing undone: a block is collapsed or not.
+pub fn act(targets: &mut [Target], budget: &mut Budget, observer: &dyn Observer) {
+    let total = targets.iter().map(|target| target.blocks.len() as u64);
+    let (total, mut done) = (Some(total.sum()), 0);
     for target in targets {
         let blocks = std::mem::take(&mut target.blocks);
         let pid = target.before.pid;
@@ -90,7 +92,7 @@ pub fn act(targets: &mut [Target], budget: &mut Budget) {
                 target.leave(block.address, block.address + budget.pmd, why, &block.name);
             }
             done += 1;
-            late.show(|| format!("{done} of {total} blocks"));
+            observer.event(Event::Progress { done, total });
         }
     }
 }

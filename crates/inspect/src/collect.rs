@@ -2,6 +2,8 @@
 //! Finds and reads the files: those named, and with -r all below the
 //! directories named, on as many threads as there are CPUs.
 
+use crate::Error;
+use crate::file_system::file_system;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
@@ -10,15 +12,32 @@ use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use wideleaf_elf::{Elf, Error, FileSource, FileSystem, FileVerdict, judge};
+use wideleaf_elf::{Elf, FileSource, FileVerdict, judge};
+use wideleaf_stage::{Copies, open_original};
 
 /// A file that was read, and the verdict on it.
 pub struct Entry {
+    /// As it was named, or found.
     pub path: PathBuf,
     /// Size in bytes.
     pub size: u64,
+    /// Its headers.
     pub elf: Elf,
+    /// What they allow.
     pub verdict: FileVerdict,
+    /// Whether it is staged, and what was read then.
+    pub staged: Staged,
+}
+
+/// Whether a copy on huge pages lies over a file, which new processes get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staged {
+    /// None.
+    No,
+    /// One; this is about the original.
+    Original,
+    /// One, and this is about it: the original below is not ours to see.
+    Copy,
 }
 
 /// Everything that was found.
@@ -27,7 +46,7 @@ pub struct Found {
     /// Programs and libraries, named ones first, as named.
     pub entries: Vec<Entry>,
     /// What could not be read, and why.
-    pub errors: Vec<(PathBuf, String)>,
+    pub errors: Vec<(PathBuf, Error)>,
     /// ELF files that no program loader loads: objects, core dumps, debug files.
     pub not_loadable: u64,
     /// Other names of files that were already read.
@@ -39,17 +58,18 @@ pub struct Found {
 
 /// Reads the files named; directories only if `recursive`.
 pub fn collect(paths: &[PathBuf], recursive: bool, one_file_system: bool) -> Found {
+    let copies = Copies::look();
     let mut found = Found::default();
     let mut directories = Vec::new();
     for path in paths {
-        match named(path, recursive) {
+        match named(path, recursive, &copies) {
             Ok(None) => directories.push(path),
             Ok(Some((identity, entry))) => {
                 found.named.insert(identity);
                 found.seen.insert(identity, found.entries.len());
                 found.entries.push(entry);
             }
-            Err(error) => found.errors.push((path.clone(), text(error))),
+            Err(error) => found.errors.push((path.clone(), error)),
         }
     }
     let named_errors = found.errors.len();
@@ -64,29 +84,33 @@ pub fn collect(paths: &[PathBuf], recursive: bool, one_file_system: bool) -> Fou
             .same_file_system(one_file_system)
             .threads(std::thread::available_parallelism().map_or(1, usize::from))
             .filter_entry(|entry| !is_kernel_interface(entry));
-        found = walk_into(&walk, found);
+        found = walk_into(&walk, found, &copies);
     }
     // Threads finish in any order.
     found.entries[named..].sort_by(|a, b| a.path.cmp(&b.path));
-    found.errors[named_errors..].sort();
+    found.errors[named_errors..].sort_by(|a, b| a.0.cmp(&b.0));
     found
 }
 
 /// Reads a file that was named. `None` is a directory to walk.
-fn named(path: &Path, recursive: bool) -> Result<Option<(Identity, Entry)>, Error> {
+fn named(
+    path: &Path,
+    recursive: bool,
+    copies: &Copies,
+) -> Result<Option<(Identity, Entry)>, Error> {
     // Looked at before it is opened: opening a device may start something, and
     // a FIFO would wait for a writer.
     let kind = path.metadata()?.file_type();
     let what = match kind {
-        _ if kind.is_file() => return read(path, open(path, 0)?).map(Some),
+        _ if kind.is_file() => return read(path, open(path, 0)?, copies).map(Some),
         _ if kind.is_dir() && recursive => return Ok(None),
-        _ if kind.is_dir() => "a directory: use -r to inspect the files in it",
-        _ if kind.is_fifo() => "a FIFO, must be a regular file",
-        _ if kind.is_socket() => "a socket, must be a regular file",
-        _ if kind.is_block_device() => "a block device, must be a regular file",
-        _ => "a character device, must be a regular file",
+        _ if kind.is_dir() => return Err(Error::Directory),
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_block_device() => "a block device",
+        _ => "a character device",
     };
-    Err(io::Error::other(format!("is {what}")).into())
+    Err(Error::Kind(what))
 }
 
 fn open(path: &Path, flags: i32) -> io::Result<File> {
@@ -111,21 +135,21 @@ fn is_kernel_interface(entry: &DirEntry) -> bool {
     })
 }
 
-fn walk_into(walk: &WalkBuilder, found: Found) -> Found {
+fn walk_into(walk: &WalkBuilder, found: Found, copies: &Copies) -> Found {
     let found = Mutex::new(found);
     walk.build_parallel().run(|| {
         Box::new(|entry| {
             match entry {
                 Ok(entry) => {
                     if entry.file_type().is_some_and(|kind| kind.is_file()) {
-                        visit(entry.path(), &found);
+                        visit(entry.path(), &found, copies);
                     }
                 }
                 Err(error) => {
                     let path = walk_error_path(&error).unwrap_or_default();
                     let error = error.into_io_error();
                     let error = error.unwrap_or_else(|| io::Error::other("cannot be walked"));
-                    lock(&found).errors.push((path, text(error.into())));
+                    lock(&found).errors.push((path, error.into()));
                 }
             }
             WalkState::Continue
@@ -150,15 +174,15 @@ fn walk_error_path(error: &ignore::Error) -> Option<PathBuf> {
 /// Looks at one file of a directory. What is not ELF, which is most files, is
 /// passed over without a word after its first bytes; reading headers happens
 /// outside the lock.
-fn visit(path: &Path, found: &Mutex<Found>) {
+fn visit(path: &Path, found: &Mutex<Found>, copies: &Copies) {
     let file = match open(path, libc::O_NOFOLLOW) {
         Ok(file) if !has_magic(&file) => return,
         other => other.map_err(Error::from),
     };
-    match file.and_then(|file| read(path, file)) {
+    match file.and_then(|file| read(path, file, copies)) {
         Ok((_, entry)) if entry.elf.segments.is_empty() => lock(found).not_loadable += 1,
         Ok((identity, entry)) => lock(found).insert(identity, entry),
-        Err(error) => lock(found).errors.push((path.to_path_buf(), text(error))),
+        Err(error) => lock(found).errors.push((path.to_path_buf(), error)),
     }
 }
 
@@ -176,10 +200,17 @@ fn has_magic(file: &File) -> bool {
 type Identity = (u64, u64);
 
 /// Reads the headers of an open file and judges it.
-fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
+fn read(path: &Path, file: File, copies: &Copies) -> Result<(Identity, Entry), Error> {
+    let (file, staged) = match copies.cover(path) {
+        false => (file, Staged::No),
+        true => match open_original(path) {
+            Ok(original) => (original, Staged::Original),
+            Err(_) => (file, Staged::Copy),
+        },
+    };
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other("is no regular file any more").into());
+        return Err(Error::NotRegular);
     }
     let file_system = file_system(&file);
     let mut elf = Elf::read(&FileSource::with_size(file, metadata.len()))?;
@@ -189,38 +220,9 @@ fn read(path: &Path, file: File) -> Result<(Identity, Entry), Error> {
         size: metadata.len(),
         verdict: judge(&elf),
         elf,
+        staged,
     };
     Ok(((metadata.dev(), metadata.ino()), entry))
-}
-
-/// The file system that an open file is on, of those whose answer to a large
-/// mmap is known: the users of `thp_get_unmapped_area()` in fs/, and overlayfs,
-/// which does not pass the question on.
-fn file_system(file: &File) -> Option<FileSystem> {
-    const KNOWN: [(i64, &str, bool); 6] = [
-        (0xef53, "ext4", true),
-        (0x5846_5342, "xfs", true),
-        (0x9123_683e, "btrfs", true),
-        (0xe0f5_e1e2, "erofs", true),
-        (0x6573_5546, "fuse", true),
-        (0x794c_7630, "overlay", false),
-    ];
-    let kind = nix::sys::statfs::fstatfs(file).ok()?.filesystem_type().0;
-    let (_, name, aligns) = KNOWN.iter().find(|known| known.0 == kind as i64)?;
-    let (name, aligns) = (*name, *aligns);
-    Some(FileSystem { name, aligns })
-}
-
-/// I/O errors as the C library words them, without Rust's error number.
-fn text(error: Error) -> String {
-    if matches!(&error, Error::Io(e) if e.kind() == io::ErrorKind::UnexpectedEof) {
-        return "became shorter while it was read".to_string();
-    }
-    let mut text = error.to_string();
-    if let (Error::Io(_), Some(end)) = (&error, text.find(" (os error")) {
-        text.truncate(end);
-    }
-    text
 }
 
 impl Found {
@@ -286,7 +288,7 @@ mod tests {
         let paths = [&paths[..], &["/dev/null".into()]].concat();
         let found = collect(&paths, false, false);
         assert_eq!(names(&found), ["good"]);
-        let text: Vec<&str> = found.errors.iter().map(|(_, text)| &text[..]).collect();
+        let text: Vec<String> = found.errors.iter().map(|(_, e)| e.to_string()).collect();
         let expected = [
             "No such file",
             "is a FIFO",
@@ -308,9 +310,10 @@ mod tests {
         std::fs::write(dir.path().join("cut"), &whole[..5000]).unwrap();
         let found = collect(&[dir.path().into()], true, false);
         assert_eq!(names(&found), ["good"]);
-        let [(path, text)] = &found.errors[..] else {
+        let [(path, error)] = &found.errors[..] else {
             panic!("one error: {:?}", found.errors);
         };
+        let text = error.to_string();
         assert!(
             path.ends_with("cut") && text.contains("truncated"),
             "{text}"

@@ -2,7 +2,8 @@
 //! MADV_COLLAPSE of a program's text before it runs: the page cache then holds
 //! folios of a leaf's size, which every process that maps the file finds.
 
-use super::program::Image;
+use crate::Refused;
+use crate::program::Image;
 use std::fs::File;
 use wideleaf_collapse::{Blocks, Refusal};
 
@@ -12,30 +13,29 @@ use wideleaf_collapse::{Blocks, Refusal};
 /// # Errors
 ///
 /// The kernel's reason, if it refused the first block, or that no text has one.
-pub fn collapse(images: &[Image], pmd: u64, limit: u64) -> Result<u64, String> {
+pub fn collapse(images: &[Image], pmd: u64, limit: u64) -> Result<u64, Refused> {
     let mut done = 0;
     for image in images {
-        let file = File::open(&image.path).map_err(|e| e.to_string())?;
+        let what = image.path.display().to_string();
+        let file = File::open(&image.path).map_err(Refused::io(what))?;
         for (offset, length) in blocks(image, pmd) {
             for block in 0..length / pmd {
                 if done + pmd > limit {
                     return match done {
-                        0 => Err("the limit allows no block".to_owned()),
+                        0 => Err(Refused::NoRoom),
                         _ => Ok(done),
                     };
                 }
                 match one(&file, offset + block * pmd, pmd) {
                     Ok(()) => done += pmd,
-                    Err(refusal) if done == 0 => return Err(refusal.to_string()),
+                    Err(refusal) if done == 0 => return Err(refusal.into()),
                     Err(_) => return Ok(done),
                 }
             }
         }
     }
     match done {
-        0 => Err(
-            "address and offset of its text are not congruent, or it has no whole block".to_owned(),
-        ),
+        0 => Err(Refused::NotCongruent),
         _ => Ok(done),
     }
 }

@@ -7,14 +7,17 @@
 //! leaves the process that is to become the program as it was, and whatever
 //! kills either of the two leaves nothing: mounts end with their namespace.
 
-use super::program::Image;
+use crate::Refused;
+use crate::program::Image;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getgid, getuid};
+use nix::unistd::{ForkResult, Pid, fork, getegid, geteuid, getgid, getpid, getppid, getuid};
 use std::fs::{File, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -51,16 +54,18 @@ pub struct Entered {
 /// # Errors
 ///
 /// Why not; then nothing has changed.
-pub fn enter(images: &[Image], sizes: Sizes) -> Result<Entered, String> {
+pub fn enter(images: &[Image], sizes: Sizes) -> Result<Entered, Refused> {
     if getuid() != geteuid() || getgid() != getegid() {
-        return Err("real and effective user differ".to_owned());
+        return Err(Refused::Users);
     }
-    let (mut answer, to_parent) = std::io::pipe().map_err(|e| e.to_string())?;
-    let (until, go_on) = std::io::pipe().map_err(|e| e.to_string())?;
+    let (mut answer, to_parent) = std::io::pipe().map_err(Refused::io("no pipe"))?;
+    let (until, go_on) = std::io::pipe().map_err(Refused::io("no pipe"))?;
+    let parent = getpid();
     // SAFETY: there is one thread, so the child may do anything.
-    match unsafe { fork() }.map_err(|e| format!("fork: {e}"))? {
+    match unsafe { fork() }.map_err(Refused::call("fork"))? {
         ForkResult::Child => {
             drop((answer, go_on));
+            end_with(parent);
             child(images, sizes, to_parent, until)
         }
         ForkResult::Parent { child } => {
@@ -68,7 +73,7 @@ pub fn enter(images: &[Image], sizes: Sizes) -> Result<Entered, String> {
             let mut text = String::new();
             let heard = answer.read_to_string(&mut text);
             let result = heard
-                .map_err(|e| e.to_string())
+                .map_err(Refused::io("pipe"))
                 .and_then(|_| join(child, &text));
             // The child waits for this to close.
             drop(go_on);
@@ -78,17 +83,26 @@ pub fn enter(images: &[Image], sizes: Sizes) -> Result<Entered, String> {
     }
 }
 
+/// Has the kernel end this process with its parent; what it has copied goes with it.
+fn end_with(parent: Pid) {
+    let _ = set_pdeathsig(Signal::SIGKILL);
+    if getppid() != parent {
+        // SAFETY: ends this process without what the parent has registered.
+        unsafe { libc::_exit(0) }
+    }
+}
+
 /// Enters the child's namespaces if it says that all is well.
-fn join(child: Pid, answer: &str) -> Result<Entered, String> {
+fn join(child: Pid, answer: &str) -> Result<Entered, Refused> {
     let mut words = answer.splitn(3, ' ');
     let (wide, user) = match (words.next(), words.next(), words.next()) {
         (Some("ok"), Some(wide), Some(user)) => (wide.parse().unwrap_or(0), user == "user"),
-        _ if answer.is_empty() => return Err("the process that prepares it has died".to_owned()),
-        _ => return Err(answer.to_owned()),
+        _ if answer.is_empty() => return Err(Refused::Died),
+        _ => return Err(Refused::Prepare(answer.to_owned())),
     };
     let namespace = |name: &str| {
         let path = format!("/proc/{child}/ns/{name}");
-        File::open(&path).map_err(|e| format!("{path}: {e}"))
+        File::open(&path).map_err(Refused::io(path.clone()))
     };
     // Both are open before the first is entered: from inside, /proc may answer
     // differently.
@@ -96,9 +110,9 @@ fn join(child: Pid, answer: &str) -> Result<Entered, String> {
     let users = user.then(|| namespace("user")).transpose()?;
     let here = Here::note()?;
     if let Some(users) = users {
-        setns(users, CloneFlags::CLONE_NEWUSER).map_err(|e| format!("setns: {e}"))?;
+        setns(users, CloneFlags::CLONE_NEWUSER).map_err(Refused::call("setns"))?;
     }
-    setns(mounts, CloneFlags::CLONE_NEWNS).map_err(|e| format!("setns: {e}"))?;
+    setns(mounts, CloneFlags::CLONE_NEWNS).map_err(Refused::call("setns"))?;
     here.back();
     Ok(Entered { wide, user })
 }
@@ -110,10 +124,10 @@ struct Here {
 }
 
 impl Here {
-    fn note() -> Result<Self, String> {
-        let path = std::env::current_dir().map_err(|e| format!("working folder: {e}"))?;
+    fn note() -> Result<Self, Refused> {
+        let path = std::env::current_dir().map_err(Refused::io("working folder"))?;
         let folder = open(".", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
-        let folder = folder.map_err(|e| format!("working folder: {e}"))?;
+        let folder = folder.map_err(Refused::call("working folder"))?;
         let folder = File::from(folder);
         Ok(Self { path, folder })
     }
@@ -130,24 +144,24 @@ impl Here {
 /// Enters the namespace that this process is in, which leads to its root, and
 /// goes back to the working folder: what the parent will do has to end where it
 /// is now, and does not in a chroot.
-fn rehearse() -> Result<(), String> {
+fn rehearse() -> Result<(), Refused> {
     use std::os::unix::fs::MetadataExt;
     let id = |path: &str| {
-        let metadata = std::fs::metadata(path).map_err(|e| format!("{path}: {e}"))?;
-        Ok::<_, String>((metadata.dev(), metadata.ino()))
+        let metadata = std::fs::metadata(path).map_err(Refused::io(path))?;
+        Ok::<_, Refused>((metadata.dev(), metadata.ino()))
     };
     let (root, folder) = (id("/")?, id(".")?);
     let here = Here::note()?;
     let own = "/proc/self/ns/mnt";
-    let own = File::open(own).map_err(|e| format!("{own}: {e}"))?;
-    setns(own, CloneFlags::CLONE_NEWNS).map_err(|e| format!("setns: {e}"))?;
+    let own = File::open(own).map_err(Refused::io(own))?;
+    setns(own, CloneFlags::CLONE_NEWNS).map_err(Refused::call("setns"))?;
     if id("/")? != root {
-        return Err("this is a chroot, which a mount namespace would leave".to_owned());
+        return Err(Refused::Chroot);
     }
-    std::env::set_current_dir(&here.path).map_err(|e| format!("{}: {e}", here.path.display()))?;
+    std::env::set_current_dir(&here.path).map_err(Refused::io(here.path.display().to_string()))?;
     match id(".")? == folder {
         true => Ok(()),
-        false => Err("the working folder has another path by now".to_owned()),
+        false => Err(Refused::FolderMoved),
     }
 }
 
@@ -159,7 +173,7 @@ fn child(
 ) -> ! {
     let text = match prepare(images, sizes) {
         Ok((wide, user)) => format!("ok {wide} {}", if user { "user" } else { "-" }),
-        Err(why) => why,
+        Err(why) => why.to_string(),
     };
     let _ = to_parent.write_all(text.as_bytes());
     drop(to_parent);
@@ -168,21 +182,23 @@ fn child(
     unsafe { libc::_exit(0) }
 }
 
-fn prepare(images: &[Image], sizes: Sizes) -> Result<(u64, bool), String> {
+fn prepare(images: &[Image], sizes: Sizes) -> Result<(u64, bool), Refused> {
     let place = place(images)?;
     let user = namespaces()?;
+    // The kernel forgets the signal where credentials change (prctl(2)).
+    let _ = set_pdeathsig(Signal::SIGKILL);
     let none: Option<&Path> = None;
     // What is mounted here must not appear outside; what is mounted outside may
     // appear here.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SLAVE, none)
-        .map_err(|e| format!("cannot make mounts private: {e}"))?;
+        .map_err(Refused::call("cannot make mounts private"))?;
     // Opened in this namespace, while all paths still lead to the originals.
-    let originals: Result<Vec<File>, String> = images
+    let originals: Result<Vec<File>, Refused> = images
         .iter()
         .map(|image| {
             open(&image.path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())
                 .map(File::from)
-                .map_err(|e| format!("{}: {e}", image.path.display()))
+                .map_err(Refused::call(image.path.display().to_string()))
         })
         .collect();
     let originals = originals?;
@@ -195,50 +211,47 @@ fn prepare(images: &[Image], sizes: Sizes) -> Result<(u64, bool), String> {
         flags,
         Some(options.as_str()),
     )
-    .map_err(|e| format!("cannot mount a tmpfs with huge=always: {e}"))?;
+    .map_err(Refused::call("cannot mount a tmpfs with huge=always"))?;
     let mut wide = 0;
     for (number, (image, original)) in images.iter().zip(&originals).enumerate() {
         let copy = place.join(number.to_string());
-        fill(image, &copy, sizes.pmd).map_err(|e| format!("{}: {e}", image.path.display()))?;
+        let name = || image.path.display().to_string();
+        fill(image, &copy, sizes.pmd).map_err(|why| Refused::File { path: name(), why })?;
         wide += measure(&copy, sizes)?;
-        over(&copy, original)
-            .map_err(|e| format!("{}: cannot mount: {e}", image.path.display()))?;
+        over(&copy, original).map_err(Refused::call(format!("{}: cannot mount", name())))?;
     }
-    umount2(place, MntFlags::MNT_DETACH).map_err(|e| format!("cannot tidy up: {e}"))?;
+    umount2(place, MntFlags::MNT_DETACH).map_err(Refused::call("cannot tidy up"))?;
     if wide == 0 {
-        return Err(
-            "the tmpfs gives no huge folios (shmem_enabled deny, or no memory in one piece)"
-                .to_owned(),
-        );
+        return Err(Refused::NoHugeFolios);
     }
     rehearse()?;
     Ok((wide, user))
 }
 
 /// A folder that hides none of the files.
-fn place(images: &[Image]) -> Result<&'static Path, String> {
+fn place(images: &[Image]) -> Result<&'static Path, Refused> {
     PLACES
         .iter()
         .map(Path::new)
         .find(|place| place.is_dir() && images.iter().all(|image| !image.path.starts_with(place)))
-        .ok_or_else(|| format!("none of {} can be mounted over", PLACES.join(", ")))
+        .ok_or_else(|| Refused::NoPlace(PLACES.join(", ")))
 }
 
 /// A mount namespace; whether it took a user namespace.
-fn namespaces() -> Result<bool, String> {
+fn namespaces() -> Result<bool, Refused> {
     match unshare(CloneFlags::CLONE_NEWNS) {
         Ok(()) => return Ok(false),
         Err(Errno::EPERM) => {}
-        Err(e) => return Err(format!("no mount namespace: {e}")),
+        Err(error) => return Err(Refused::call("no mount namespace")(error)),
     }
     let (user, group) = (geteuid(), getegid());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
-        .map_err(|e| format!("no user namespace: {e}"))?;
+        .map_err(Refused::call("no user namespace"))?;
     // Everybody stays who he is. Groups can be mapped only if none can be
     // dropped (user_namespaces(7)).
     let write = |name: &str, text: String| {
         let path = format!("/proc/self/{name}");
-        std::fs::write(&path, text).map_err(|e| format!("{path}: {e}"))
+        std::fs::write(&path, text).map_err(Refused::io(path.clone()))
     };
     write("setgroups", "deny".to_owned())?;
     write("gid_map", format!("{group} {group} 1"))?;
@@ -277,9 +290,9 @@ fn over(copy: &Path, original: &File) -> nix::Result<()> {
 
 /// Maps the text of a copy as a loader would, touches each block and counts
 /// what PMDs map: one fault for each 2M. In bytes.
-fn measure(copy: &Path, sizes: Sizes) -> Result<u64, String> {
+fn measure(copy: &Path, sizes: Sizes) -> Result<u64, Refused> {
     let image = Image::read(copy)?;
-    let file = File::open(copy).map_err(|e| e.to_string())?;
+    let file = File::open(copy).map_err(Refused::io("cannot be measured"))?;
     let loaded = image.elf.as_loaded();
     let texts = loaded.segments.iter().filter(|s| s.is_text());
     let mut wide = 0;
@@ -290,7 +303,7 @@ fn measure(copy: &Path, sizes: Sizes) -> Result<u64, String> {
         if first < last {
             let offset = text.offset.wrapping_add(first.wrapping_sub(text.address));
             wide += touched(&file, offset, last - first, sizes)
-                .map_err(|e| format!("cannot be measured: {e}"))?;
+                .map_err(Refused::call("cannot be measured"))?;
         }
     }
     Ok(wide)

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Starts a program in this process's place with its text mapped by wide leaves, by the best means
+//! that the machine allows; without any, as it is.
+//!
+//! | module | reason to exist |
+//! |---|---|
+//! | `widen` | one means after the other |
+//! | `namespace` | copies on a huge tmpfs in a mount namespace |
+//! | `cache` | MADV_COLLAPSE in the page cache |
+//! | `tunable` | glibc's own way, for libraries |
+//! | `program` | the file: where it is, whether anything can be done for it |
+//! | `inherited` | what the process was started with |
+//! | `exec` | the program takes its place |
+
+mod cache;
+mod error;
+mod exec;
+mod inherited;
+mod means;
+mod namespace;
+mod program;
+mod tunable;
+mod widen;
+
+pub use error::{Error, Refused, Unfit};
+pub use exec::exec;
+pub use means::Means;
+pub use tunable::TUNABLE;
+pub use widen::{By, Done, Request, Wide, widen};
