@@ -62,7 +62,7 @@ fn connect() -> Result<&'static Port> {
 fn supervise(port: &Port) -> Result<()> {
     port.send(&Message::Hello(hello::hello()?))?;
     let job = read_job(&fs::read_to_string(JOB_PATH).context(JOB_PATH)?)?;
-    if let Task::SelftestFault { fault } = job.task
+    if let Task::SelftestFault { fault } = task::of(&job)?
         && fault::is_for_init(fault)
     {
         fault::commit(fault)?;
@@ -97,7 +97,7 @@ fn read_job(text: &str) -> Result<Job> {
 /// The child's part.
 fn work(job: &Job, port: &Port) -> Result<()> {
     let outcome = task::run(job, port)?;
-    port.send(&Message::Result(Box::new(outcome)))
+    port.send(&Message::Result { outcome })
         .context("cannot send the result")
 }
 
@@ -237,11 +237,9 @@ mod tests {
     #[test]
     fn a_job_of_another_build_is_refused() {
         let error = |text: &str| format!("{:#}", read_job(text).unwrap_err());
-        let stale = r#"{"version":99,"time_limit_s":1,"task":{"kind":"boot"}}"#;
+        let stale = r#"{"version":99,"time_limit_s":1,"name":"boot","task":{}}"#;
         assert!(error(stale).contains("99"), "{}", error(stale));
-        let unknown = r#"{"version":2,"time_limit_s":1,"task":{"kind":"dance"}}"#;
-        assert!(error(unknown).contains("dance"), "{}", error(unknown));
-        let endless = r#"{"version":2,"time_limit_s":0,"task":{"kind":"boot"}}"#;
+        let endless = r#"{"version":3,"time_limit_s":0,"name":"boot","task":{}}"#;
         assert!(error(endless).contains("0 s"), "{}", error(endless));
         assert!(read_job(&endless.replace(":0,", ":5,")).is_ok());
     }

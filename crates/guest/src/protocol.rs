@@ -10,6 +10,7 @@
 //! limit) is for the host to notice.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 pub use wideleaf_bench::mapping::Advice;
@@ -19,7 +20,7 @@ pub use wideleaf_bench::sparse::{Access, SparseReport};
 
 /// Both sides come from one build; the number catches a stale initramfs. Raised with every
 /// change that an older reader would misread.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Name of the virtio serial port for the answers.
 pub const PORT_NAME: &str = "wideleaf.answers";
@@ -31,7 +32,7 @@ pub const JOB_PATH: &str = "/job.json";
 pub const COVERAGE_TEXT: u64 = 1;
 
 /// What a guest is booted for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// [`VERSION`] of the writer.
     pub version: u32,
@@ -44,8 +45,10 @@ pub struct Job {
     /// How scarce memory is.
     #[serde(default)]
     pub memory: MemoryPressure,
-    /// What to run.
-    pub task: Task,
+    /// Name of the job.
+    pub name: String,
+    /// What to do, as the job's guest side reads it.
+    pub task: Value,
 }
 
 /// How scarce memory is while the task runs.
@@ -63,12 +66,13 @@ pub struct MemoryPressure {
 impl Job {
     /// A job without a disk.
     #[must_use]
-    pub fn new(task: Task, time_limit_s: u32) -> Self {
+    pub fn new(name: &str, task: Value, time_limit_s: u32) -> Self {
         Self {
             version: VERSION,
             time_limit_s,
             disk: None,
             memory: MemoryPressure::default(),
+            name: name.into(),
             task,
         }
     }
@@ -593,7 +597,10 @@ pub enum Message {
         bytes: u64,
     },
     /// What the task found.
-    Result(Box<Outcome>),
+    Result {
+        /// As the job's host side reads it.
+        outcome: Value,
+    },
     /// The task or its preparation failed. No result follows.
     Error(Failure),
     /// The last line; power-off follows.
@@ -801,15 +808,8 @@ mod tests {
 
     #[test]
     fn a_job_survives_the_way() {
-        let mut job = Job::new(
-            Task::Exec(ExecOptions {
-                file: "/mnt/stubs".into(),
-                stride: Stride::Bytes(4096),
-                calls: Some(10),
-                ..Default::default()
-            }),
-            60,
-        );
+        let task = serde_json::json!({ "file": "/mnt/stubs" });
+        let mut job = Job::new("exec", task, 60);
         job.disk = Some(Disk::new("xfs", Some(128)));
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
@@ -819,17 +819,10 @@ mod tests {
     fn a_job_may_leave_defaults_out() {
         let job: Job = serde_json::from_str(
             r#"{"version":1,"time_limit_s":60,"disk":{"filesystem":"ext4"},
-                "task":{"kind":"exec","file":"/mnt/stubs"}}"#,
+                "name":"exec","task":{}}"#,
         )
         .unwrap();
         assert_eq!(job.disk, Some(Disk::new("ext4", None)));
-        assert_eq!(
-            job.task,
-            Task::Exec(ExecOptions {
-                file: "/mnt/stubs".into(),
-                ..Default::default()
-            })
-        );
     }
 
     #[test]

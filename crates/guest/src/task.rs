@@ -8,13 +8,35 @@ use crate::{
     contpte, entropy, exec, fault, kunit, linear, linear_others, linear_storm, linear_work,
     maintenance, memory, program, selftests, setup, shared_writes, sparse, storm,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::Value;
 use std::path::Path;
 
+/// Names of jobs and what [`Task`] calls them, where that is something else.
+const KINDS: [(&str, &str); 2] = [("program", "programs"), ("selftest", "selftest-fault")];
+
+/// The task of a job.
+pub fn of(job: &Job) -> Result<Task> {
+    let mut task = match &job.task {
+        Value::Object(fields) => fields.clone(),
+        _ => serde_json::Map::new(),
+    };
+    let known = KINDS.iter().find(|(name, _)| *name == job.name);
+    let kind = known.map_or(job.name.as_str(), |(_, kind)| kind);
+    task.insert("kind".into(), kind.into());
+    serde_json::from_value(Value::Object(task))
+        .with_context(|| format!("{}: no task that this guest understands", job.name))
+}
+
 /// Runs a job's task to its end.
-pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
+pub fn run(job: &Job, port: &Port) -> Result<Value> {
+    let outcome = run_task(job, &of(job)?, port)?;
+    Ok(serde_json::to_value(outcome)?)
+}
+
+fn run_task(job: &Job, task: &Task, port: &Port) -> Result<Outcome> {
     // The base's selftests set khugepaged as they need it, and a storm wants it awake.
-    if !matches!(job.task, Task::MmSelftests(_) | Task::Storm(_)) {
+    if !matches!(task, Task::MmSelftests(_) | Task::Storm(_)) {
         setup::quiet_khugepaged()?;
     }
     let place = Place {
@@ -22,7 +44,7 @@ pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
         device: job.disk.as_ref().map(|disk| disk.device.as_str()),
         cgroup: memory::arrange(&job.memory)?,
     };
-    match &job.task {
+    match task {
         Task::Exec(options) => exec::job(options, &place, port),
         Task::ExecSizes { runs } => exec::sizes(runs, &place, port),
         Task::Sparse(options) => sparse::job(options, &place, port),

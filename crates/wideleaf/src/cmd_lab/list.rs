@@ -5,18 +5,32 @@ use crate::stdout::{say, write_out};
 use anyhow::Result;
 use serde_json::json;
 use std::process::ExitCode;
+use wideleaf_jobs::registry;
 use wideleaf_kbuild::{Arch, Base};
 use wideleaf_kit::table::{Table, left};
 use wideleaf_lab::disk::filesystem::Filesystem;
-use wideleaf_lab::jobs::JOBS;
 use wideleaf_lab::profiles;
 
-/// Lists everything.
-///
-/// # Errors
-///
-/// If it cannot be written.
-pub fn run(json: bool) -> Result<ExitCode> {
+/// What is listed, and how.
+#[derive(clap::Args)]
+pub struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    /// Lists everything.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn run(&self) -> Result<ExitCode> {
+        everything(self.json)
+    }
+}
+
+fn everything(json: bool) -> Result<ExitCode> {
     let names = |names: Vec<&str>| names.join(", ");
     let page_sizes = |arch: Arch| {
         arch.page_sizes()
@@ -25,7 +39,9 @@ pub fn run(json: bool) -> Result<ExitCode> {
             .collect::<Vec<_>>()
     };
     if json {
-        let jobs = JOBS.map(|job| json!({ "name": job.name(), "about": job.about() }));
+        let jobs = registry::public().map(|job| job.facts());
+        let jobs = jobs.map(|facts| json!({ "name": facts.name, "about": facts.about }));
+        let jobs: Vec<_> = jobs.collect();
         let arches: Vec<_> = Arch::ALL
             .iter()
             .map(|&arch| {
@@ -42,8 +58,8 @@ pub fn run(json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(["", "", ""].map(left)).gap("  ");
-    for job in JOBS {
-        table.row(["job", job.name().as_str(), job.about()]);
+    for facts in registry::public().map(|job| job.facts()) {
+        table.row(["job", facts.name, facts.about]);
     }
     for base in Base::ALL {
         table.row(["base", base.name(), ""]);
