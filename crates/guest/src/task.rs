@@ -2,8 +2,8 @@
 //! What the job's process does: mount the disk, make memory scarce, do the work.
 
 use crate::jobs::{
-    boot, contpte, entropy, exec, fault, kunit, linear_map, linear_others, linear_storm,
-    linear_work, maintenance, mm_selftests, program, shared_writes, sparse, storm,
+    boot, contpte, entropy, exec, exec_sizes, fault, kunit, linear_map, linear_others,
+    linear_storm, linear_work, maintenance, mm_selftests, program, shared_writes, sparse, storm,
 };
 use crate::kit::{huge_pages, memory};
 use crate::place::Place;
@@ -25,7 +25,7 @@ pub fn run(job: &Job, port: &Port) -> Result<Outcome> {
     };
     match &job.task {
         Task::Exec(options) => exec::job(options, &place, port),
-        Task::ExecSizes { runs } => exec::sizes(runs, &place, port),
+        Task::ExecSizes { runs } => exec_sizes::job(runs, &place, port),
         Task::Sparse(options) => sparse::job(options, &place, port),
         Task::Kunit => kunit::collect(Path::new(kunit::DEBUGFS)).map(Outcome::Kunit),
         Task::Programs { root, programs } => program::job(root, programs, place.device, port),

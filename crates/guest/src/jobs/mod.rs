@@ -6,6 +6,7 @@ pub mod boot;
 pub mod contpte;
 pub mod entropy;
 pub mod exec;
+pub mod exec_sizes;
 pub mod fault;
 pub mod kunit;
 pub mod linear_map;
