@@ -33,7 +33,7 @@ pub struct Crew {
     hangs: Option<Hangs>,
 }
 
-/// Who watches all tasks of the guest.
+/// The watch over all tasks of the guest.
 #[derive(Debug)]
 struct Hangs {
     patience: Duration,
@@ -90,12 +90,15 @@ impl Crew {
         Ok(pid)
     }
 
-    /// Waits until all have ended, however long that takes.
+    /// Waits until all have ended, however long that takes. If one fails, the others are killed.
     pub fn finish(mut self) -> Result<()> {
-        for (process, name) in std::mem::take(&mut self.living) {
-            ended_well(process.wait()?, &name)?;
+        while let Some((process, name)) = self.living.first() {
+            let ended = ended_well(process.wait()?, name);
+            let _ = self.living.remove(0);
+            ended?;
+            self.listen()?;
         }
-        self.listen()
+        Ok(())
     }
 
     /// Waits until all have ended, looking after them; at `deadline` they must have.
@@ -221,6 +224,7 @@ impl Drop for Crew {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::process::{exit, sleep};
 
     #[test]
     fn an_error_of_one_is_the_crews() {
@@ -238,9 +242,18 @@ mod tests {
     }
 
     #[test]
+    fn nobody_is_left_when_one_fails() {
+        let mut crew = Crew::new().unwrap();
+        crew.start("bad", || bail!("no luck")).unwrap();
+        let idler = crew.start("idler", || sleep()).unwrap();
+        assert!(crew.finish().is_err());
+        assert_eq!(kill(idler, None), Err(Errno::ESRCH));
+    }
+
+    #[test]
     fn a_status_of_its_own_is_an_error() {
         let mut crew = Crew::new().unwrap();
-        crew.start("odd", || crate::kit::process::exit(9)).unwrap();
+        crew.start("odd", || exit(9)).unwrap();
         let error = crew.finish().unwrap_err().to_string();
         assert!(error.starts_with("odd: ended by Exited("), "{error}");
     }
@@ -248,20 +261,16 @@ mod tests {
     #[test]
     fn one_that_does_not_end_is_named_and_killed() {
         let mut crew = Crew::new().unwrap();
-        let pid = crew
-            .start("idler", || crate::kit::process::sleep())
-            .unwrap();
+        let pid = crew.start("idler", || sleep()).unwrap();
         let error = crew.finish_by(Instant::now()).unwrap_err().to_string();
         assert!(error.ends_with(&format!("idler ({pid})")), "{error}");
         assert_eq!(kill(pid, None), Err(Errno::ESRCH));
     }
 
     #[test]
-    fn who_is_killed_lives_no_more() {
+    fn a_killed_process_lives_no_more() {
         let mut crew = Crew::new().unwrap();
-        let pid = crew
-            .start("idler", || crate::kit::process::sleep())
-            .unwrap();
+        let pid = crew.start("idler", || sleep()).unwrap();
         assert!(crew.lives(pid));
         crew.kill(pid, FAREWELL).unwrap();
         assert!(!crew.lives(pid));

@@ -9,6 +9,9 @@ use std::os::fd::AsRawFd;
 /// Readable and writable.
 pub const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
+/// Advice that libc's musl does not have yet (include/uapi/asm-generic/mman-common.h).
+pub const MADV_COLLAPSE: i32 = 25;
+
 /// Addresses of this process. Dropping it unmaps nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {

@@ -43,7 +43,7 @@ impl Member {
         read(&self.go, &mut [0]).context("read").map(drop)
     }
 
-    /// Says what it says first and last, so that nobody waits for it.
+    /// Says that it has failed to those that wait for either.
     fn give_up(&self) {
         let _ = write(&self.ready, &[1]);
         let _ = write(&self.done, &FAILED.to_ne_bytes());

@@ -4,7 +4,7 @@
 use super::page::{PIECE, Piece};
 use super::probe::call;
 use super::stage::{BLOCK, Count, Stage, map_text, text};
-use crate::kit::mapping::{Buffer, Mapping};
+use crate::kit::mapping::{Buffer, MADV_COLLAPSE, Mapping};
 use crate::kit::page_cache::{advise, drop_caches};
 use crate::kit::page_flags::mapped;
 use crate::kit::watch::hang;
@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// The file of these scenarios.
 pub const FILE: u32 = 1;
-
-pub const MADV_COLLAPSE: i32 = 25;
 
 /// What MADV_COLLAPSE works on: what a PMD maps.
 pub fn pmd(stage: &Stage) -> u64 {

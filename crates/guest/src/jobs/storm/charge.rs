@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The scenario in which a collapse moves text from one memory cgroup to another.
 
-use super::cases::{FILE, MADV_COLLAPSE, execute_all, pmd};
+use super::cases::{FILE, execute_all, pmd};
 use super::stage::{BLOCK, Count, Stage, map_text};
 use crate::kit::cgroup;
+use crate::kit::mapping::MADV_COLLAPSE;
 use crate::kit::page_cache::{advise, drop_caches};
 use crate::protocol::StormReport;
 use anyhow::{Context, Result, bail, ensure};

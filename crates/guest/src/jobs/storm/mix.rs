@@ -7,7 +7,7 @@ use super::probe::{FAULTED, call, load};
 use super::stage::{BLOCK, Count, RX, Stage, map_text, text};
 use crate::kit::huge_pages::wake_khugepaged;
 use crate::kit::inject::Injection;
-use crate::kit::mapping::{Buffer, Mapping};
+use crate::kit::mapping::{Buffer, MADV_COLLAPSE, Mapping};
 use crate::kit::{cgroup, page_cache};
 use crate::protocol::StormReport;
 use anyhow::{Context, Result, anyhow, bail};
@@ -30,9 +30,8 @@ const CHANGERS: u64 = 1;
 /// Threads of a process that uses files.
 const THREADS: u64 = 2;
 
-/// Advice, most of which moves pages. COLLAPSE, POPULATE_READ, COLD, PAGEOUT are newer than libc's
-/// musl, so all are numbers of include/uapi/asm-generic/mman-common.h.
-const COLLAPSE: i32 = 25;
+/// Advice, most of which moves pages. POPULATE_READ, COLD, PAGEOUT are newer than libc's musl, so
+/// all are numbers of include/uapi/asm-generic/mman-common.h.
 const ADVICE: [i32; 12] = [
     0,  // NORMAL
     1,  // RANDOM
@@ -44,7 +43,8 @@ const ADVICE: [i32; 12] = [
     20, // COLD
     21, // PAGEOUT
     22, // POPULATE_READ
-    COLLAPSE, COLLAPSE,
+    MADV_COLLAPSE,
+    MADV_COLLAPSE,
 ];
 
 /// Plays it.
@@ -220,7 +220,7 @@ impl Text<'_> {
         let advice = *random.choice(&ADVICE).unwrap_or(&0);
         let result = range.advise(advice);
         self.stage.count(Count::Advised, 1);
-        if advice == COLLAPSE && result.is_ok() {
+        if advice == MADV_COLLAPSE && result.is_ok() {
             self.stage.count(Count::Collapsed, 1);
         }
     }
