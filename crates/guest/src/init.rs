@@ -5,11 +5,11 @@
 //! an answer and not a kernel panic. While the child runs, PID 1 sleeps in one system call, for
 //! whatever it did would be counted by the plugin. Whatever happens, the machine is off in the end.
 
-use crate::detailed::Detailed;
+use crate::kit::detailed::Detailed;
 use crate::port::Port;
 use crate::power::{self, power_off};
-use crate::protocol::{Failure, JOB_PATH, Job, Message, Task, VERSION};
-use crate::{fault, hello, setup, task};
+use crate::protocol::{Failure, JOB_PATH, Job, Message, VERSION};
+use crate::{hello, jobs, setup, task};
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -62,11 +62,7 @@ fn connect() -> Result<&'static Port> {
 fn supervise(port: &Port) -> Result<()> {
     port.send(&Message::Hello(hello::hello()?))?;
     let job = read_job(&fs::read_to_string(JOB_PATH).context(JOB_PATH)?)?;
-    if let Task::SelftestFault { fault } = task::of(&job)?
-        && fault::is_for_init(fault)
-    {
-        fault::commit(fault)?;
-    }
+    jobs::in_init(&task::of(&job)?)?;
     let limit = Duration::from_secs(job.time_limit_s.into());
     // Before the fork, or the child could end before PID 1 is ready to hear of it.
     let mut chld = SigSet::empty();

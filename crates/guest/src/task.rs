@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the job's process does: mount the disk, make memory scarce, do the work.
 
+use crate::jobs::{
+    boot, contpte, entropy, exec, exec_sizes, fault, kunit, linear_map, linear_others,
+    linear_storm, linear_work, maintenance, mm_selftests, program, shared_writes, sparse, storm,
+};
+use crate::kit::{huge_pages, memory};
 use crate::place::Place;
 use crate::port::Port;
 use crate::protocol::{Job, Outcome, Task};
-use crate::{
-    contpte, entropy, exec, fault, kunit, linear, linear_others, linear_storm, linear_work,
-    maintenance, memory, program, selftests, setup, shared_writes, sparse, storm,
-};
+use crate::{jobs, setup};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::Path;
@@ -35,9 +37,8 @@ pub fn run(job: &Job, port: &Port) -> Result<Value> {
 }
 
 fn run_task(job: &Job, task: &Task, port: &Port) -> Result<Outcome> {
-    // The base's selftests set khugepaged as they need it, and a storm wants it awake.
-    if !matches!(task, Task::MmSelftests(_) | Task::Storm(_)) {
-        setup::quiet_khugepaged()?;
+    if !jobs::wants_khugepaged(task) {
+        huge_pages::quiet_khugepaged()?;
     }
     let place = Place {
         window: job.disk.as_ref().map(setup::disk).transpose()?,
@@ -46,16 +47,16 @@ fn run_task(job: &Job, task: &Task, port: &Port) -> Result<Outcome> {
     };
     match task {
         Task::Exec(options) => exec::job(options, &place, port),
-        Task::ExecSizes { runs } => exec::sizes(runs, &place, port),
+        Task::ExecSizes { runs } => exec_sizes::job(runs, &place, port),
         Task::Sparse(options) => sparse::job(options, &place, port),
         Task::Kunit => kunit::collect(Path::new(kunit::DEBUGFS)).map(Outcome::Kunit),
         Task::Programs { root, programs } => program::job(root, programs, place.device, port),
         Task::Entropy { root, loads, cases } => entropy::job(root, *loads, cases, port),
-        Task::MmSelftests(options) => selftests::run(options, port).map(Outcome::MmSelftests),
+        Task::MmSelftests(options) => mm_selftests::run(options, port).map(Outcome::MmSelftests),
         Task::Storm(options) => storm::job(options, port).map(Outcome::Storm),
-        Task::Boot => Ok(Outcome::Boot),
+        Task::Boot => boot::run(),
         Task::Maintenance => maintenance::run(),
-        Task::LinearMap => Ok(linear::look()),
+        Task::LinearMap => Ok(linear_map::look()),
         Task::LinearStorm(options) => linear_storm::run(options, port).map(Outcome::Linear),
         Task::LinearOthers(options) => linear_others::run(options, port).map(Outcome::Linear),
         Task::LinearWork(options) => linear_work::run(options, port).map(Outcome::Linear),
