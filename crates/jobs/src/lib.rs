@@ -11,6 +11,8 @@
 pub mod kit;
 #[cfg(feature = "host")]
 pub mod registry;
+#[cfg(feature = "guest")]
+pub mod works;
 
 pub mod boot;
 pub mod contpte;

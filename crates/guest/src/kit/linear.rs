@@ -3,12 +3,36 @@
 //! sees.
 
 use crate::kit::marker;
-use crate::protocol::{LinearMoment, LinearReport};
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 use wideleaf_procmap::linear;
+
+/// What a job on the linear map found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearReport {
+    /// The map at one time after the other. The plugin's coverage record of the first has the
+    /// id 1, and so on.
+    pub moments: Vec<LinearMoment>,
+    /// What was done how often, by name.
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// The linear map as the kernel itself tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearMoment {
+    /// `boot`, `storm`, `settled`.
+    pub name: String,
+    /// Bytes by leaf: the lines `DirectMap*` of /proc/meminfo. Empty where there are none.
+    pub leaves: BTreeMap<String, u64>,
+    /// Bytes of its page tables: the line `DirectMapTable`, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table_bytes: Option<u64>,
+    /// The lines `direct_map_*` of /proc/vmstat, by what follows.
+    pub events: BTreeMap<String, u64>,
+}
 
 /// The addresses that a linear map can have: on arm64 the lower half of the kernel's, from what
 /// 52 bits reach to what 48 bits end with (arch/arm64/include/asm/memory.h, `_PAGE_END`); on

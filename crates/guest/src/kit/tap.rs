@@ -2,11 +2,34 @@
 //! Lines of the Test Anything Protocol, as the kernel's tests write them
 //! (Documentation/dev-tools/ktap.rst): KUnit's suites and the selftests' programs.
 
-use crate::protocol::{KunitStatus, KunitTest};
+use serde::{Deserialize, Serialize};
 
+/// One test of KUnit, or of a selftest's program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Test {
+    /// As the kernel names it.
+    pub name: String,
+    /// How it ended.
+    pub status: Status,
+    /// The reason of a skip or, where it is told, of a failure.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// `ok`
+    Pass,
+    /// `not ok`
+    Fail,
+    /// `ok … # SKIP`
+    Skip,
+}
 /// A test's line: `ok 3 name`, `not ok 3 - name`, `ok 3 name # SKIP reason`, and as kselftest.h
 /// has it, `ok 3 # SKIP name`.
-pub fn result_line(line: &str) -> Option<KunitTest> {
+pub fn result_line(line: &str) -> Option<Test> {
     let (ok, rest) = match line.strip_prefix("not ok ") {
         Some(rest) => (false, rest),
         None => (true, line.strip_prefix("ok ")?),
@@ -20,13 +43,13 @@ pub fn result_line(line: &str) -> Option<KunitTest> {
     };
     let skip = directive.strip_prefix("SKIP");
     let status = match (ok, skip) {
-        (false, _) => KunitStatus::Fail,
-        (true, Some(_)) => KunitStatus::Skip,
-        (true, None) => KunitStatus::Pass,
+        (false, _) => Status::Fail,
+        (true, Some(_)) => Status::Skip,
+        (true, None) => Status::Pass,
     };
     let reason = skip.unwrap_or(if ok { "" } else { directive });
     let name = if name.is_empty() { directive } else { name };
-    Some(KunitTest {
+    Some(Test {
         name: name.trim().to_owned(),
         status,
         reason: reason.trim().to_owned(),
@@ -39,7 +62,7 @@ mod tests {
 
     #[test]
     fn all_forms_of_a_result() {
-        use KunitStatus::{Fail, Pass, Skip};
+        use Status::{Fail, Pass, Skip};
         for (line, name, status, reason) in [
             ("ok 3 smallest", "smallest", Pass, ""),
             ("not ok 3 - smallest", "smallest", Fail, ""),

@@ -6,18 +6,33 @@
 //! and it is sent there once for each mapping. Its own mappings stay as they were.
 
 use crate::kit::marker;
-use crate::protocol::Mapped;
 use anyhow::{Context, Result, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
 use std::ffi::c_long;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use wideleaf_procmap::mappings;
+
+/// An executable mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapped {
+    /// Number of its coverage record.
+    pub id: u64,
+    /// The file's path as the program sees it.
+    pub file: String,
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+}
 
 /// Where the registers that matter stand in the NT_PRSTATUS set of 64-bit words.
 #[cfg(target_arch = "aarch64")]

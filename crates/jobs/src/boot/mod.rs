@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Boots and powers off.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 

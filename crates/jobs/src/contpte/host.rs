@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is asked, counted and shown.
 
-use super::{Memory, NAME, Report, Task};
+use super::{MemoryReport, NAME, Report, Task};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,7 +113,7 @@ impl Job for Contpte {
 }
 
 /// What each step did, by the records of before and after it.
-fn changes(report: &Report, memory: &Memory, records: &[Coverage]) -> Vec<Change> {
+fn changes(report: &Report, memory: &MemoryReport, records: &[Coverage]) -> Vec<Change> {
     let leaf = wideleaf_kit::size::short(report.group);
     let mut folded = vec![false; report.groups as usize];
     let step = |nth: u64| {
@@ -178,7 +178,7 @@ mod tests {
             outcome: serde_json::to_value(Report {
                 group: 65536,
                 groups: 2,
-                memories: vec![Memory {
+                memories: vec![MemoryReport {
                     name: "anon".into(),
                     steps: vec!["step".into(); steps.len()],
                     first_id: 1000,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The life of contiguous groups of page-table entries: which steps fold them, which unfold them.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 
@@ -19,12 +21,12 @@ pub struct Report {
     /// Groups of each memory.
     pub groups: u64,
     /// Kinds of memory, in order.
-    pub memories: Vec<Memory>,
+    pub memories: Vec<MemoryReport>,
 }
 
 /// A kind of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct MemoryReport {
     /// `anon`, `private-file`, `shared-file`.
     pub name: String,
     /// What was done, in order.

@@ -2,6 +2,8 @@
 //! Where programs and libraries come to lie: what alignment costs in
 //! randomisation.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 

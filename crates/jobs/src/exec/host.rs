@@ -5,7 +5,6 @@ use super::{NAME, Report};
 use crate::kit::text::{self, CallsStubs, no_large_folios, of_phase};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use wideleaf_guest::protocol::COVERAGE_TEXT;
 use wideleaf_kit::size::{long, parse, short};
 use wideleaf_lab::disk::Contents;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
@@ -31,6 +30,9 @@ pub struct Options {
     #[serde(flatten)]
     pub calls: CallsStubs,
 }
+
+/// What the guest calls the file's mapping in its coverage record.
+const COVERAGE_TEXT: u64 = 1;
 
 /// Rows of each phase where memory is scarce.
 const SCARCE_ROWS: &[(&str, &[&str])] = &[

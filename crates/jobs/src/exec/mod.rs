@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The exec benchmark: a large file of return stubs, called cold and at random.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 

@@ -3,6 +3,8 @@
 //! gains. Each size is a file of its own, because the policy looks at the
 //! file's size too.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 

@@ -2,8 +2,7 @@
 //! The kernel's linear map at one moment after the other: what all jobs on it share.
 
 use std::collections::{BTreeMap, BTreeSet};
-use wideleaf_guest::linear_narrower;
-use wideleaf_guest::protocol::LinearReport;
+use wideleaf_guest::kit::linear::{LinearReport, narrower};
 use wideleaf_kbuild::Variant;
 use wideleaf_kit::size::short;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
@@ -75,7 +74,7 @@ pub fn leaves(run: &BootResult, report: &LinearReport, moment: usize) -> BTreeMa
 pub fn kept(run: &BootResult, report: &LinearReport, moment: usize) -> Option<f64> {
     let (boot, then) = (leaves(run, report, 0), leaves(run, report, moment));
     let all: u64 = boot.values().sum();
-    let lost = linear_narrower(&boot, &then);
+    let lost = narrower(&boot, &then);
     (all > 0).then(|| 1.0 - lost as f64 / all as f64)
 }
 
@@ -202,7 +201,7 @@ fn order(what: &str) -> (usize, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wideleaf_guest::protocol::LinearMoment;
+    use wideleaf_guest::kit::linear::LinearMoment;
     use wideleaf_lab::results::Compared;
     use wideleaf_lab::sample::{self, comparison_of};
     use wideleaf_tlb::report::Coverage;

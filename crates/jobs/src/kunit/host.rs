@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is asked, counted and shown.
 
-use super::{NAME, Task};
+use super::{NAME, Report, Suite, Task};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use wideleaf_guest::protocol::{KunitReport as Report, KunitStatus, KunitSuite};
+use wideleaf_guest::kit::tap::Status;
 use wideleaf_kbuild::Variant;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
 use wideleaf_lab::plan::{Asked, Plan};
@@ -65,16 +65,16 @@ impl Job for Kunit {
 
     fn measure(&self, run: &Run<'_, Self>, figures: &mut Figures) {
         for (name, status) in [
-            ("kunit.passed", KunitStatus::Pass),
-            ("kunit.failed", KunitStatus::Fail),
-            ("kunit.skipped", KunitStatus::Skip),
+            ("kunit.passed", Status::Pass),
+            ("kunit.failed", Status::Fail),
+            ("kunit.skipped", Status::Skip),
         ] {
             figures.put(name, run.report.count(status) as u64);
         }
     }
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
-        let row = |suite: &KunitSuite| {
+        let row = |suite: &Suite| {
             Row::text(measured, "kunit", &suite.name, |run| {
                 let mut suites = run.report.suites.iter();
                 let of_run = suites.find(|known| known.name == suite.name);
@@ -88,15 +88,15 @@ impl Job for Kunit {
     }
 }
 
-fn tally(suite: &KunitSuite) -> String {
+fn tally(suite: &Suite) -> String {
     let count = |status| {
         let tests = suite.tests.iter();
         tests.filter(|test| test.status == status).count()
     };
     format!(
         "{} passed, {} failed, {} skipped",
-        count(KunitStatus::Pass),
-        count(KunitStatus::Fail),
-        count(KunitStatus::Skip)
+        count(Status::Pass),
+        count(Status::Fail),
+        count(Status::Skip)
     )
 }

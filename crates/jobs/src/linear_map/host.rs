@@ -5,7 +5,7 @@ use super::{NAME, Task};
 use crate::kit::linear::{self, MOMENTS, USUAL_MEMORY, idle, memory};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use wideleaf_guest::protocol::LinearReport;
+use wideleaf_guest::kit::linear::LinearReport;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
 use wideleaf_lab::options::GuestMemory;
 use wideleaf_lab::plan::{Asked, Plan};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! By which leaves the kernel maps its linear map after boot.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 

@@ -7,7 +7,7 @@ use crate::kit::linear::{
 };
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use wideleaf_guest::protocol::LinearReport;
+use wideleaf_guest::kit::linear::LinearReport;
 use wideleaf_lab::disk::Contents;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
 use wideleaf_lab::options::{GuestMemory, Seed};
@@ -185,7 +185,7 @@ fn judge(
 mod tests {
     use super::*;
     use serde_json::json;
-    use wideleaf_guest::protocol::LinearMoment;
+    use wideleaf_guest::kit::linear::LinearMoment;
     use wideleaf_kbuild::Variant;
     use wideleaf_lab::job::AnyJob;
     use wideleaf_lab::sample::{self, comparison_of};

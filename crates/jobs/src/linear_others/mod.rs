@@ -3,8 +3,16 @@
 //! collapse: the dump of all tables, kexec, CPUs and memory that come and go,
 //! hibernation, late kfence.
 
+#[cfg(feature = "guest")]
+mod cpus;
+#[cfg(feature = "guest")]
+pub mod guest;
+#[cfg(feature = "guest")]
+mod hibernate;
 #[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "guest")]
+mod hotplug;
 
 use serde::{Deserialize, Serialize};
 

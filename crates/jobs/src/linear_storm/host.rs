@@ -7,7 +7,7 @@ use crate::kit::linear::{
 };
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use wideleaf_guest::protocol::LinearReport;
+use wideleaf_guest::kit::linear::LinearReport;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
 use wideleaf_lab::options::{Common, GuestMemory, Seed};
 use wideleaf_lab::plan::{Asked, Plan};

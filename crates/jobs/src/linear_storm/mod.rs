@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Permissions of the linear map change in many processes at once, then it is to be wide again.
 
+#[cfg(feature = "guest")]
+mod fail;
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 

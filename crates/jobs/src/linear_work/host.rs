@@ -6,7 +6,7 @@ use crate::kit::linear::{self, MOMENTS, happened, memory};
 use anyhow::{Result, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use wideleaf_guest::protocol::LinearReport;
+use wideleaf_guest::kit::linear::LinearReport;
 use wideleaf_kit::size::{parse, short};
 use wideleaf_lab::disk::Contents;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
@@ -222,7 +222,7 @@ fn walks_per_1000(run: &Run<'_, LinearWork>, name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wideleaf_guest::protocol::LinearMoment;
+    use wideleaf_guest::kit::linear::LinearMoment;
     use wideleaf_kbuild::Variant;
     use wideleaf_lab::job::{AnyJob, usual};
     use wideleaf_lab::results::BootResult;

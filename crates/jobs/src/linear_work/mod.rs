@@ -2,6 +2,12 @@
 //! What work through the linear map costs: TLB misses and walks of the kernel's data accesses; and
 //! what it costs to make the map wide again.
 
+#[cfg(feature = "guest")]
+mod disk;
+#[cfg(feature = "guest")]
+mod fio;
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 

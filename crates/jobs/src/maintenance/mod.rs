@@ -2,6 +2,8 @@
 //! Changes live page-table entries in every way that a process can ask for:
 //! work for the referee.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 

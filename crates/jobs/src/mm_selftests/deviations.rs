@@ -9,7 +9,7 @@
 use super::{Program, Report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use wideleaf_guest::protocol::KunitStatus;
+use wideleaf_guest::kit::tap::Status;
 use wideleaf_kbuild::Variant;
 
 /// How a test ended in a run.
@@ -39,12 +39,12 @@ impl fmt::Display for Ending {
     }
 }
 
-impl From<KunitStatus> for Ending {
-    fn from(status: KunitStatus) -> Self {
+impl From<Status> for Ending {
+    fn from(status: Status) -> Self {
         match status {
-            KunitStatus::Pass => Self::Passed,
-            KunitStatus::Fail => Self::Failed,
-            KunitStatus::Skip => Self::Skipped,
+            Status::Pass => Self::Passed,
+            Status::Fail => Self::Failed,
+            Status::Skip => Self::Skipped,
         }
     }
 }
@@ -211,7 +211,7 @@ fn same_but_for_figures(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wideleaf_guest::protocol::KunitTest;
+    use wideleaf_guest::kit::tap::Test;
 
     /// A run of `name ending` or, within a program, `  name ending`.
     fn run_of(variant: Variant, text: &str) -> (Variant, Report) {
@@ -219,14 +219,14 @@ mod tests {
         for line in text.lines() {
             let (name, word) = line.trim().rsplit_once(' ').unwrap();
             let (status, reason) = match word {
-                "passed" => (KunitStatus::Pass, ""),
-                "skipped" => (KunitStatus::Skip, ""),
-                "failed" => (KunitStatus::Fail, "exit=1"),
-                _ => (KunitStatus::Fail, "killed after 180 s"),
+                "passed" => (Status::Pass, ""),
+                "skipped" => (Status::Skip, ""),
+                "failed" => (Status::Fail, "exit=1"),
+                _ => (Status::Fail, "killed after 180 s"),
             };
             let (name, reason) = (name.to_string(), reason.to_string());
             if line.starts_with(' ') {
-                report.programs.last_mut().unwrap().tests.push(KunitTest {
+                report.programs.last_mut().unwrap().tests.push(Test {
                     name,
                     status,
                     reason,

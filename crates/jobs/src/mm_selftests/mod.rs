@@ -3,12 +3,14 @@
 
 #[cfg(feature = "host")]
 mod deviations;
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use wideleaf_guest::protocol::{KunitStatus, KunitTest};
+use wideleaf_guest::kit::tap::{Status, Test};
 
 /// Its name.
 pub const NAME: &str = "mm-selftests";
@@ -43,12 +45,12 @@ pub struct Program {
     /// The command line: `khugepaged -s 2`.
     pub name: String,
     /// How it ended.
-    pub status: KunitStatus,
+    pub status: Status,
     /// Its exit status if it failed, or that it was killed at its limit; else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// The tests in it, if it tells of them.
-    pub tests: Vec<KunitTest>,
+    pub tests: Vec<Test>,
     /// The end of its output if it did not pass, else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub log: String,

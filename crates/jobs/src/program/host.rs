@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use wideleaf_guest::protocol::Mapped;
+use wideleaf_guest::kit::trace::Mapped;
 use wideleaf_kit::size::short;
 use wideleaf_lab::disk::Contents;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};

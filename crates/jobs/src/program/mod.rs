@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Real programs of a Debian user land, under the real loaders.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wideleaf_guest::protocol::Mapped;
+use wideleaf_guest::kit::trace::Mapped;
 
 /// Its name.
 pub const NAME: &str = "program";

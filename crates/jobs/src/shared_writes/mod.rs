@@ -2,8 +2,14 @@
 //! Write faults on shared mappings of files: will-it-scale's `page_fault3`, with folios of one
 //! page and large ones, with edges that cut folios, on a disk's file system and on tmpfs.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "guest")]
+mod proofs;
+#[cfg(feature = "guest")]
+mod writers;
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

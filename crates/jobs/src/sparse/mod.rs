@@ -2,6 +2,8 @@
 //! Text of which only a part is executed: bytes read for each byte executed,
 //! and, where it is dense, the walks that wide leaves save.
 
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 pub mod pattern;

@@ -1,8 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Many processes on several CPUs use and change the same text, in every way at once.
 
+#[cfg(feature = "guest")]
+mod cases;
+#[cfg(feature = "guest")]
+mod charge;
+#[cfg(feature = "guest")]
+pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "guest")]
+mod mix;
+#[cfg(feature = "guest")]
+mod page;
+#[cfg(feature = "guest")]
+mod probe;
+#[cfg(feature = "guest")]
+mod stage;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
