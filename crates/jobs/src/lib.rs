@@ -11,6 +11,8 @@
 pub mod kit;
 #[cfg(feature = "host")]
 pub mod registry;
+#[cfg(feature = "host")]
+pub mod schema;
 #[cfg(feature = "guest")]
 pub mod works;
 

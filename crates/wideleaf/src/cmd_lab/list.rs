@@ -2,11 +2,13 @@
 //! `wideleaf lab list`: what there is to choose from.
 
 use crate::stdout::{say, write_out};
-use anyhow::Result;
+use anyhow::{Context, Error, Result};
 use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wideleaf_jobs::registry;
+use wideleaf_jobs::{registry, schema};
 use wideleaf_kbuild::{Arch, Base};
+use wideleaf_kit::replace::replace;
 use wideleaf_kit::table::{Table, left};
 use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::profiles;
@@ -17,6 +19,10 @@ pub struct List {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Bring the tables of this page up to date, docs/lab-schema.md, which are made
+    /// of the jobs' definitions
+    #[arg(long, value_name = "PAGE", conflicts_with = "json")]
+    schema: Option<PathBuf>,
 }
 
 impl List {
@@ -26,8 +32,19 @@ impl List {
     ///
     /// If it cannot be written.
     pub fn run(&self) -> Result<ExitCode> {
-        everything(self.json)
+        match &self.schema {
+            Some(page) => update(page),
+            None => everything(self.json),
+        }
     }
+}
+
+fn update(page: &Path) -> Result<ExitCode> {
+    let what = || page.display().to_string();
+    let text = std::fs::read_to_string(page).with_context(what)?;
+    let made = schema::page(&text).map_err(Error::msg).with_context(what)?;
+    replace(page, made).with_context(what)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn everything(json: bool) -> Result<ExitCode> {
