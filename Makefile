@@ -52,10 +52,13 @@ soak: build
 deps:
 	@scripts/deps lab
 
-# One binary for each guest architecture (the host's is one of them), and the
-# plugin for the QEMU on this host.
+# The command for each architecture (the host's is one of them), the guests' init in a call of its
+# own, or cargo would give it the features that the command needs, and the plugin for the QEMU on
+# this host.
 build: deps
 	@cargo build --quiet --release --locked -p wideleaf $(addprefix --target ,$(GUESTS))
+	@cargo build --quiet --release --locked -p wideleaf-jobs --bin wideleaf-guest \
+		--no-default-features --features guest $(addprefix --target ,$(GUESTS))
 	@cargo build --quiet --release --locked -p wideleaf-plugin
 
 # Builds nothing: whoever installs may be root, who needs no compiler.

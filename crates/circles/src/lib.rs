@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Finds files of a crate that use each other in a circle: a file that, by
-//! however many others, uses itself.
+//! Finds which files of a crate use which, and those that use each other in a
+//! circle: a file that, by however many others, uses itself.
 //!
 //! What counts is a file's `use` items and paths, also those in macro calls.
 //! What does not: declaring a module, a crate's root passing on names of its
@@ -50,6 +50,20 @@ pub enum Error {
 /// If a file cannot be read or is not Rust.
 pub fn circle(root: &Path) -> Result<Option<Vec<PathBuf>>, Error> {
     Ok(Crate::read(root)?.circle())
+}
+
+/// Which files of the crate whose root is `root` each of its files uses.
+///
+/// # Errors
+///
+/// As above.
+pub fn uses(root: &Path) -> Result<BTreeMap<PathBuf, BTreeSet<PathBuf>>, Error> {
+    let this = Crate::read(root)?;
+    let path = |name: &Name| this.files[name].clone();
+    let uses = this.uses().into_iter();
+    Ok(uses
+        .map(|(file, used)| (path(&file), used.iter().map(path).collect()))
+        .collect())
 }
 
 /// A module's path from the crate's root.

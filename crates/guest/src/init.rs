@@ -5,11 +5,14 @@
 //! an answer and not a kernel panic. While the child runs, PID 1 sleeps in one system call, for
 //! whatever it did would be counted by the plugin. Whatever happens, the machine is off in the end.
 
-use crate::detailed::Detailed;
+use crate::kit::detailed::Detailed;
+use crate::kit::{huge_pages, memory};
+use crate::place::Place;
 use crate::port::Port;
 use crate::power::{self, power_off};
-use crate::protocol::{Failure, JOB_PATH, Job, Message, Task, VERSION};
-use crate::{fault, hello, setup, task};
+use crate::protocol::{Failure, JOB_PATH, Job, Message, VERSION};
+use crate::work::AnyWork;
+use crate::{hello, setup};
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -35,12 +38,12 @@ pub fn wanted() -> bool {
             .is_some_and(|name| name == "/init")
 }
 
-/// Runs the guest from mount to power-off. Only for PID 1; see [`wanted`].
-pub fn main() -> ! {
+/// Runs the guest from mount to power-off, with one of these jobs. Only for PID 1; see [`wanted`].
+pub fn main(jobs: &[&dyn AnyWork]) -> ! {
     std::panic::set_hook(Box::new(on_panic));
     match connect() {
         Ok(port) => {
-            if let Err(error) = supervise(port) {
+            if let Err(error) = supervise(jobs, port) {
                 tell(failure(&error));
             }
             send(&Message::Done(hello::farewell()));
@@ -59,14 +62,17 @@ fn connect() -> Result<&'static Port> {
 }
 
 /// Reads the job, has it done, and sees to it that its end is told.
-fn supervise(port: &Port) -> Result<()> {
+fn supervise(jobs: &[&dyn AnyWork], port: &Port) -> Result<()> {
     port.send(&Message::Hello(hello::hello()?))?;
     let job = read_job(&fs::read_to_string(JOB_PATH).context(JOB_PATH)?)?;
-    if let Task::SelftestFault { fault } = job.task
-        && fault::is_for_init(fault)
-    {
-        fault::commit(fault)?;
-    }
+    let known = jobs.iter().find(|known| known.name() == job.name);
+    let known = known.with_context(|| {
+        format!(
+            "{}: no job of this guest; both come from one build",
+            job.name
+        )
+    })?;
+    known.in_init(&job.task)?;
     let limit = Duration::from_secs(job.time_limit_s.into());
     // Before the fork, or the child could end before PID 1 is ready to hear of it.
     let mut chld = SigSet::empty();
@@ -76,7 +82,7 @@ fn supervise(port: &Port) -> Result<()> {
     match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {
             let unblocked = chld.thread_unblock().context("sigprocmask");
-            finish(unblocked.and_then(|()| work(&job, port)))
+            finish(unblocked.and_then(|()| work(*known, &job, port)))
         }
         ForkResult::Parent { child } => watch(child, limit),
     }
@@ -94,10 +100,18 @@ fn read_job(text: &str) -> Result<Job> {
     Ok(job)
 }
 
-/// The child's part.
-fn work(job: &Job, port: &Port) -> Result<()> {
-    let outcome = task::run(job, port)?;
-    port.send(&Message::Result(Box::new(outcome)))
+/// The child's part: mounts the disk, makes memory scarce, does the work.
+fn work(known: &dyn AnyWork, job: &Job, port: &Port) -> Result<()> {
+    if !known.wants_khugepaged() {
+        huge_pages::quiet_khugepaged()?;
+    }
+    let place = Place {
+        window: job.disk.as_ref().map(setup::disk).transpose()?,
+        device: job.disk.as_ref().map(|disk| disk.device.as_str()),
+        cgroup: memory::arrange(&job.memory)?,
+    };
+    let outcome = known.run(&job.task, &place, port)?;
+    port.send(&Message::Result { outcome })
         .context("cannot send the result")
 }
 
@@ -237,11 +251,9 @@ mod tests {
     #[test]
     fn a_job_of_another_build_is_refused() {
         let error = |text: &str| format!("{:#}", read_job(text).unwrap_err());
-        let stale = r#"{"version":99,"time_limit_s":1,"task":{"kind":"boot"}}"#;
+        let stale = r#"{"version":99,"time_limit_s":1,"name":"boot","task":{}}"#;
         assert!(error(stale).contains("99"), "{}", error(stale));
-        let unknown = r#"{"version":2,"time_limit_s":1,"task":{"kind":"dance"}}"#;
-        assert!(error(unknown).contains("dance"), "{}", error(unknown));
-        let endless = r#"{"version":2,"time_limit_s":0,"task":{"kind":"boot"}}"#;
+        let endless = r#"{"version":3,"time_limit_s":0,"name":"boot","task":{}}"#;
         assert!(error(endless).contains("0 s"), "{}", error(endless));
         assert!(read_job(&endless.replace(":0,", ":5,")).is_ok());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mounts, the kernel's own file systems and the disk of a job; and what would disturb a count.
+//! Mounts, the kernel's own file systems and the disk of a job.
 
 use crate::protocol::Disk;
 use anyhow::{Context, Result, ensure};
@@ -8,12 +8,6 @@ use nix::mount::{MsFlags, mount};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// How much a fault maps of the page cache around it.
-const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
-
-/// khugepaged's settings; not there without transparent huge pages.
-const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 
 /// File system, mount point, and whether a guest can do without it.
 const PSEUDO: [(&str, &str, bool); 6] = [
@@ -82,36 +76,6 @@ pub fn disk(disk: &Disk) -> Result<u32> {
         format!("mount {node} ({filesystem}, {flags:?}, `{options}`) on {mount_point}")
     })?;
     Ok(window)
-}
-
-/// Keeps khugepaged from what a job measures. It looks at a process as soon as that maps
-/// something, and then every ten seconds of wall time; it reads and collapses as much as a PMD
-/// maps, with 16K pages 32M of text, if a single page of it is there. So it is told to sleep for
-/// 24 days, and to fill no holes, of which the first round finds nothing else.
-///
-/// # Errors
-///
-/// If a setting cannot be written.
-pub fn quiet_khugepaged() -> Result<()> {
-    let folder = Path::new(KHUGEPAGED);
-    if !folder.exists() {
-        return Ok(());
-    }
-    for (name, value) in [("max_ptes_none", 0), ("scan_sleep_millisecs", i32::MAX)] {
-        let path = folder.join(name);
-        fs::write(&path, value.to_string()).with_context(|| path.display().to_string())?;
-    }
-    Ok(())
-}
-
-/// Says how much a fault is to map of the page cache around it, in bytes, until the guest goes off:
-/// whoever wrote to it cannot take it back.
-///
-/// # Errors
-///
-/// If it cannot be written.
-pub fn fault_around_bytes(bytes: u64) -> Result<()> {
-    fs::write(FAULT_AROUND, bytes.to_string()).context(FAULT_AROUND)
 }
 
 fn wait_for(node: &str) -> Result<()> {

@@ -2,7 +2,6 @@
 //! Boots the kernels of a target, and joins what guest and plugin counted.
 
 use crate::host;
-use crate::job::for_guest;
 use crate::referee::Symbols;
 use crate::results::{BootResult, CpuCounts, KernelInfo, PhaseCounts};
 use crate::target::Target;
@@ -102,7 +101,7 @@ impl Bench<'_> {
         cancel: &AtomicBool,
     ) -> Result<(BootResult, Option<Report>)> {
         let variant = kernel.variant;
-        let memory = self.target.job.memory_used(&self.target.options);
+        let memory = self.target.plan.memory_used;
         let scratch = Scratch::new(&host::memory_folder(self.cache, memory)?)?;
         let result = self.boot_in(&scratch, kernel, cancel);
         self.keep(&scratch, variant)?;
@@ -119,39 +118,42 @@ impl Bench<'_> {
         cancel: &AtomicBool,
     ) -> Result<(BootResult, Option<Report>)> {
         let Target {
-            job, arch, options, ..
+            job,
+            arch,
+            common,
+            plan,
+            ..
         } = self.target;
+        let time_limit_s = self.target.time_limit_s();
         let variant = kernel.variant;
         let (archive, ram) = (scratch.join("initramfs"), scratch.join("ram"));
         let (answers, console) = (scratch.join("answers"), scratch.join("console"));
         let counts = scratch.join("counts.json");
-        let job_file = serde_json::to_vec(&for_guest(*job, options))?;
+        let job_file = serde_json::to_vec(&plan.for_guest(job.name(), time_limit_s))?;
         initramfs::write(&archive, &self.parts.guest_binary, *arch, &job_file)?;
         let guest = Guest {
             arch: *arch,
             kernel: &kernel.image,
             initramfs: &archive,
             disk: self.disk,
-            writable: job
-                .contents(options)
-                .is_some_and(|contents| contents.is_written()),
-            disk_rate: job.disk_rate(options),
-            cpus: options.cpus,
-            memory: job.memory(options),
-            pluggable: job.pluggable(options),
-            cpu_model: options.cpu_model,
+            writable: (plan.disk.as_ref()).is_some_and(|disk| disk.contents.is_written()),
+            disk_rate: plan.disk.as_ref().and_then(|disk| disk.rate),
+            cpus: common.cpus,
+            memory: plan.memory,
+            pluggable: plan.pluggable,
+            cpu_model: common.cpu_model,
             ram: &ram,
             answers: &answers,
             console: &console,
-            parameters: &options.parameters,
+            parameters: &common.append,
             plugin: self.parts.plugin.as_deref().map(|file| Plugin {
                 file,
-                profile: &options.profile,
+                profile: self.target.profile(),
                 out: &counts,
-                referee: options.referee,
+                referee: common.referee,
             }),
         };
-        let limit = Duration::from_secs(options.time_limit_s.into()) + BOOT_GRACE;
+        let limit = Duration::from_secs(time_limit_s.into()) + BOOT_GRACE;
         let log = scratch.join("qemu.log");
         let mut progress = |text: &str| {
             let kernel = variant.name();
@@ -172,15 +174,15 @@ impl Bench<'_> {
         if let Some(findings) = report.as_mut().and_then(|report| report.referee.as_mut()) {
             Symbols::beside(&kernel.image).apply(findings);
         }
-        self.check(&boot)?;
-        Ok((self.run(variant, boot, report.as_ref())?, report))
+        let warnings = self.check(&boot)?;
+        Ok((self.run(variant, boot, warnings, report.as_ref())?, report))
     }
 
-    /// Whether what booted is what was meant to.
-    fn check(&self, boot: &Boot) -> Result<()> {
+    /// Whether what booted is what was meant to; and what a reader of its figures must know.
+    fn check(&self, boot: &Boot) -> Result<Vec<String>> {
         if boot.hello.version != VERSION {
             bail!(
-                "the guest's wideleaf ({}) speaks version {} of the protocol, this one {VERSION}: build it again with 'make build'",
+                "the guest's program ({}) speaks version {} of the protocol, this one {VERSION}: build it again with 'make build'",
                 self.parts.guest_binary.display(),
                 boot.hello.version
             );
@@ -195,13 +197,19 @@ impl Bench<'_> {
         self.target.job.judge(&boot.outcome)
     }
 
-    fn run(&self, variant: Variant, boot: Boot, report: Option<&Report>) -> Result<BootResult> {
+    fn run(
+        &self,
+        variant: Variant,
+        boot: Boot,
+        warnings: Vec<String>,
+        report: Option<&Report>,
+    ) -> Result<BootResult> {
         let mut run = BootResult {
             variant,
             repeat: self.repeat,
             wall_s: boot.wall.as_secs_f64(),
             guest: boot.hello,
-            warnings: self.target.job.warnings(&boot.outcome),
+            warnings,
             outcome: boot.outcome,
             farewell: boot.farewell,
             phases: Vec::new(),

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The figures of all kernels, held against each other.
 
-use crate::job::Job;
+use crate::job::AnyJob;
 use crate::results::figures::Figures;
 use crate::results::{BootResult, Compared, Comparison};
+use anyhow::Result;
 use std::collections::BTreeMap;
 use wideleaf_kbuild::Variant;
 
 /// The figures of one run of `job`.
-pub fn figures(job: &dyn Job, run: &BootResult) -> Figures {
-    let mut figures = Figures::default();
-    job.figures(run, &mut figures);
+///
+/// # Errors
+///
+/// If its outcome is nothing that this job finds.
+pub fn figures(job: &dyn AnyJob, run: &BootResult) -> Result<Figures> {
+    let mut figures = job.measure(run)?;
     for phase in &run.phases {
         figures.put_phase("", phase);
     }
@@ -19,13 +23,17 @@ pub fn figures(job: &dyn Job, run: &BootResult) -> Figures {
             figures.put_phase(&format!("cpu{}.", cpu.cpu), phase);
         }
     }
-    figures
+    Ok(figures)
 }
 
 /// Fills in what follows from the runs.
-pub fn conclude(job: &dyn Job, mut comparison: Comparison) -> Comparison {
-    comparison.figures = compare(job, &comparison.runs);
-    comparison
+///
+/// # Errors
+///
+/// If an outcome is nothing that this job finds.
+pub fn conclude(job: &dyn AnyJob, mut comparison: Comparison) -> Result<Comparison> {
+    comparison.figures = compare(job, &comparison.runs)?;
+    Ok(comparison)
 }
 
 /// What all runs have of one figure.
@@ -36,11 +44,11 @@ struct Values {
 
 /// Compares the first runs of each variant, and all runs of a variant with
 /// each other.
-fn compare(job: &dyn Job, runs: &[BootResult]) -> BTreeMap<String, Compared> {
+fn compare(job: &dyn AnyJob, runs: &[BootResult]) -> Result<BTreeMap<String, Compared>> {
     let mut all: BTreeMap<String, Values> = BTreeMap::new();
     let last = runs.iter().map(|run| run.variant).max();
     for run in runs {
-        for (name, figure) in figures(job, run).iter() {
+        for (name, figure) in figures(job, run)?.iter() {
             let values = all.entry(name.clone()).or_insert_with(|| Values {
                 unit: figure.unit,
                 of: BTreeMap::new(),
@@ -48,9 +56,10 @@ fn compare(job: &dyn Job, runs: &[BootResult]) -> BTreeMap<String, Compared> {
             values.of.entry(run.variant).or_default().push(figure.value);
         }
     }
-    all.into_iter()
+    let all = all.into_iter();
+    Ok(all
         .map(|(name, values)| (name, values.compared(last)))
-        .collect()
+        .collect())
 }
 
 impl Values {
@@ -84,7 +93,7 @@ fn spread(values: &[u64]) -> Option<f64> {
 
 /// The figure of the table that differs most between runs of one variant, with
 /// its spread.
-pub fn widest_spread<'a>(job: &dyn Job, comparison: &'a Comparison) -> Option<(&'a str, f64)> {
+pub fn widest_spread<'a>(job: &dyn AnyJob, comparison: &'a Comparison) -> Option<(&'a str, f64)> {
     comparison
         .figures
         .iter()
@@ -96,13 +105,12 @@ pub fn widest_spread<'a>(job: &dyn Job, comparison: &'a Comparison) -> Option<(&
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::jobs::exec::Exec;
     use crate::results::CpuCounts;
-    use crate::sample::{comparison, run};
+    use crate::sample::{Calls, comparison, run};
 
     #[test]
     fn user_and_kernel_add_up_and_phases_are_named() {
-        let figures = figures(&Exec, &run(Variant::Pristine, 1000));
+        let figures = figures(&Calls, &run(Variant::Pristine, 1000)).unwrap();
         let value = |name| figures.get(name).map(|figure| (figure.value, figure.unit));
         assert_eq!(
             value("cold.instructions"),
@@ -123,7 +131,7 @@ mod tests {
             cpu: 1,
             phases: vec![phase],
         }];
-        let figures = figures(&Exec, &run);
+        let figures = figures(&Calls, &run).unwrap();
         let value = |name| figures.get(name).map(|figure| figure.value);
         assert_eq!(value("cold.instructions"), Some(1500));
         assert_eq!(value("cpu1.cold.instructions"), Some(900));
@@ -134,7 +142,7 @@ mod tests {
     fn ratio_and_spread() {
         let mut comparison = comparison(1000, 250);
         comparison.runs.push(run(Variant::Pristine, 1003));
-        let comparison = conclude(&Exec, comparison);
+        let comparison = conclude(&Calls, comparison).unwrap();
         let user = &comparison.figures["cold.user_instructions"];
         let of = |variant| user.of(variant);
         assert_eq!(of(Variant::Pristine), Some(1000));
@@ -143,7 +151,7 @@ mod tests {
         assert_eq!(user.spread, Some(0.003));
         // Of 1500 with the kernel's.
         assert_eq!(
-            widest_spread(&Exec, &comparison),
+            widest_spread(&Calls, &comparison),
             Some(("cold.instructions", 0.002))
         );
     }
@@ -152,12 +160,12 @@ mod tests {
     fn one_run_has_neither() {
         let mut comparison = comparison(1000, 10);
         comparison.runs.remove(0);
-        let comparison = conclude(&Exec, comparison);
+        let comparison = conclude(&Calls, comparison).unwrap();
         let user = &comparison.figures["cold.user_instructions"];
         assert_eq!(
             (user.of(Variant::Pristine), user.ratio, user.spread),
             (None, None, None)
         );
-        assert_eq!(widest_spread(&Exec, &comparison), None);
+        assert_eq!(widest_spread(&Calls, &comparison), None);
     }
 }

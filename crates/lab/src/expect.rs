@@ -9,7 +9,7 @@
 //! smallest run.
 
 use crate::compare::widest_spread;
-use crate::job::Job;
+use crate::job::AnyJob;
 use crate::results::{Comparison, Verdict};
 use anyhow::{Result, bail};
 
@@ -77,7 +77,7 @@ impl Expectation {
 
     /// Holds a comparison against it. A figure that is not there fails: an
     /// expectation with a typing mistake must not pass.
-    pub fn judge(&self, job: &dyn Job, comparison: &Comparison) -> Verdict {
+    pub fn judge(&self, job: &dyn AnyJob, comparison: &Comparison) -> Verdict {
         let measured = self.measured(job, comparison);
         let limit = match self.limit {
             Limit::Share(share) => share,
@@ -98,7 +98,7 @@ impl Expectation {
         }
     }
 
-    fn measured(&self, job: &dyn Job, comparison: &Comparison) -> Option<f64> {
+    fn measured(&self, job: &dyn AnyJob, comparison: &Comparison) -> Option<f64> {
         if self.figure == "spread" {
             return widest_spread(job, comparison).map(|(_, spread)| spread);
         }
@@ -120,13 +120,12 @@ impl Expectation {
 mod tests {
     use super::*;
     use crate::compare::conclude;
-    use crate::jobs::exec::Exec;
-    use crate::sample::{comparison, run};
+    use crate::sample::{Calls, comparison, run};
     use wideleaf_kbuild::Variant;
 
     fn verdict(text: &str) -> Verdict {
         let expectation = Expectation::parse(text).unwrap();
-        expectation.judge(&Exec, &comparison(1000, 100))
+        expectation.judge(&Calls, &comparison(1000, 100))
     }
 
     #[test]
@@ -150,7 +149,7 @@ mod tests {
         let same = comparison(1000, 1000);
         let verdict = Expectation::parse("cold.walks<=1%")
             .unwrap()
-            .judge(&Exec, &same);
+            .judge(&Calls, &same);
         assert!(!verdict.passed);
         assert_eq!(verdict.measured, Some(1.0));
         assert!(
@@ -172,12 +171,16 @@ mod tests {
         let mut twice = comparison(1000, 100);
         let spread = Expectation::parse("spread<=0.5%").unwrap();
         assert!(spread.needs_repeat() && !spread.needs_both());
-        assert!(!spread.judge(&Exec, &twice).passed);
+        assert!(!spread.judge(&Calls, &twice).passed);
         twice.runs.push(run(Variant::Pristine, 1007));
-        twice = conclude(&Exec, twice);
-        assert!(spread.judge(&Exec, &twice).passed);
+        twice = conclude(&Calls, twice).unwrap();
+        assert!(spread.judge(&Calls, &twice).passed);
         twice.runs.push(run(Variant::Pristine, 1008));
-        assert!(!spread.judge(&Exec, &conclude(&Exec, twice)).passed);
+        assert!(
+            !spread
+                .judge(&Calls, &conclude(&Calls, twice).unwrap())
+                .passed
+        );
     }
 
     #[test]
@@ -187,9 +190,9 @@ mod tests {
         assert!(faults.needs_repeat() && !faults.needs_both());
         let mut twice = comparison(1000, 100);
         twice.runs.push(run(Variant::Pristine, 1100));
-        twice = conclude(&Exec, twice);
-        assert!(faults.judge(&Exec, &twice).passed);
-        assert!(!instructions.judge(&Exec, &twice).passed);
+        twice = conclude(&Calls, twice).unwrap();
+        assert!(faults.judge(&Calls, &twice).passed);
+        assert!(!instructions.judge(&Calls, &twice).passed);
     }
 
     #[test]

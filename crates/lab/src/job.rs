@@ -1,193 +1,422 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What all jobs have in common.
+//! What a job is to the lab.
 //!
-//! A job says what the guest is asked to do, which figures its answer has, and
-//! how the table shows them. The jobs themselves are in `jobs/`.
+//! A job's room implements [`Job`], with options, task and report of types of its own. The lab
+//! knows it as [`AnyJob`], which hides these types: options and reports are JSON there. The jobs
+//! themselves are in `crates/jobs`.
 
-use crate::disk::Contents;
-use crate::options::{MEMORY, Options, Setting};
-use crate::results::figures::Figures;
+use crate::options::Common;
+use crate::plan::{Asked, Plan};
+use crate::results::figures::{Figure, Figures};
 use crate::results::row::Row;
 use crate::results::{BootResult, Comparison, Verdict};
-use anyhow::Result;
+use anyhow::{Context, Result};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fmt;
-use wideleaf_guest::protocol::{self, Disk, MemoryPressure, Outcome, Task};
+use std::ops::Deref;
 use wideleaf_kbuild::{Arch, PageSize, Variant};
 
-/// Where the guest mounts its disk.
-pub const MOUNT_POINT: &str = "/mnt";
-
-/// A job.
-pub trait Job: fmt::Debug + Sync {
-    /// As `--job` takes it.
-    fn name(&self) -> String;
-
+/// What holds of a job whatever it is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// As `lab run` takes it.
+    pub name: &'static str,
     /// What it measures, in one line.
-    fn about(&self) -> &'static str;
-
+    pub about: &'static str,
+    /// Arguments of `lab run` that show what it can be asked, beginning with its name.
+    pub examples: &'static [&'static str],
+    /// Whether users are not told of it.
+    pub hidden: bool,
     /// The kernels that it runs with unless others are asked for.
-    fn variants(&self) -> &'static [Variant] {
-        &[Variant::Pristine, Variant::Patched]
-    }
-
+    pub variants: &'static [Variant],
     /// The kernels that it makes sense with: a job that compares takes any.
-    fn possible_variants(&self) -> &'static [Variant] {
-        match self.variants() {
-            [_] => self.variants(),
-            _ => Variant::ALL,
+    pub possible_variants: &'static [Variant],
+    /// Defaults of common options that are others than usual, by the names of their fields.
+    pub defaults: &'static [(&'static str, &'static str)],
+    /// Whether the plugin counts.
+    pub counts: bool,
+    /// Fragments of `kernel/config` that its kernels need besides the usual.
+    pub fragments: &'static [&'static str],
+    /// Whether its programs are made from the base's source.
+    pub builds_from_base: bool,
+    /// What its cases are, where it has several that have an order: the axis of the report's plots.
+    pub cases: Option<&'static str>,
+}
+
+impl Facts {
+    /// Those of a job that compares the kernels without and with the series.
+    pub const fn new(name: &'static str, about: &'static str) -> Self {
+        Self {
+            name,
+            about,
+            examples: &[],
+            hidden: false,
+            variants: &[Variant::Pristine, Variant::Patched],
+            possible_variants: Variant::ALL,
+            defaults: &[],
+            counts: false,
+            fragments: &[],
+            builds_from_base: false,
+            cases: None,
         }
     }
+}
 
-    /// The options that it takes besides those that every job takes
-    /// ([`Setting::is_common`]); others are refused.
-    fn settings(&self) -> &'static [Setting] {
-        &[]
-    }
+/// A job, as its room writes it.
+pub trait Job: fmt::Debug + Sync + Sized {
+    /// What it takes besides what every job takes.
+    type Options: Args + Serialize + DeserializeOwned;
+    /// What its guest found.
+    type Report: DeserializeOwned;
 
-    /// Sets what its options are unless told.
-    fn defaults(&self, _options: &mut Options) {}
+    /// What holds whatever it is asked.
+    fn facts(&self) -> Facts;
 
-    /// Requests a second that the guest's disk answers; `None`: as many as it can.
-    fn disk_rate(&self, _options: &Options) -> Option<u32> {
-        None
-    }
-
-    /// Whether the plugin counts.
-    fn counts(&self) -> bool {
-        false
-    }
-
-    /// Fragments of `kernel/config` that its kernels need besides the usual.
-    fn fragments(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    /// Whether its programs are made from the base's source.
-    fn builds_from_base(&self) -> bool {
-        false
-    }
-
-    /// Seconds it may take unless told: many times what it takes on a slow
-    /// machine.
-    fn time_limit_s(&self) -> u32;
-
-    /// Guest memory in bytes.
-    fn memory(&self, _options: &Options) -> u64 {
-        MEMORY
-    }
-
-    /// How much of it the job uses; the rest takes nothing from the host.
-    fn memory_used(&self, options: &Options) -> u64 {
-        self.memory(options)
-    }
-
-    /// Bytes of memory that the guest may ask for while it runs; `None`: it does not.
-    fn pluggable(&self, _options: &Options) -> Option<u64> {
-        None
-    }
-
-    /// Checks what the guest would refuse, before anything is built.
+    /// What it asks of the lab. Whatever the guest would refuse is refused here, before anything
+    /// is built.
     ///
     /// # Errors
     ///
     /// A sentence that names the value and what would be right.
-    fn check(&self, _options: &Options, _page_size: PageSize) -> Result<(), String> {
-        Ok(())
-    }
+    fn plan(&self, asked: &Asked<'_, Self::Options>) -> Result<Plan, String>;
 
-    /// What the disk holds that the guest mounts; `None`: it has none.
-    fn contents(&self, _options: &Options) -> Option<Contents> {
-        None
-    }
-
-    /// What the guest is asked to do.
-    fn task(&self, options: &Options) -> Task;
-
-    /// Whether what it found is a success; what is not ends the run.
+    /// Whether what the guest found is a success; what is not ends the run.
     ///
     /// # Errors
     ///
     /// What failed.
-    fn judge(&self, _outcome: &Outcome) -> Result<()> {
+    fn judge(&self, _report: &Self::Report) -> Result<()> {
         Ok(())
     }
+
+    /// What a reader of the figures must know.
+    fn warnings(&self, _report: &Self::Report) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What figures it has, besides those of each phase that the plugin counts.
+    fn figures(&self) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// The values of these figures in a run.
+    fn measure(&self, _run: &Run<'_, Self>, _figures: &mut Figures) {}
 
     /// Whether what all runs found fits together; what does not ends the run.
     ///
     /// # Errors
     ///
     /// What differs that must not.
-    fn agree(&self, _comparison: &Comparison) -> Result<()> {
+    fn agree(&self, _measured: &Measured<'_, Self>) -> Result<()> {
         Ok(())
     }
 
     /// What is expected of every comparison, without being asked for.
-    fn verdicts(&self, _comparison: &Comparison) -> Vec<Verdict> {
+    fn verdicts(&self, _measured: &Measured<'_, Self>) -> Vec<Verdict> {
         Vec::new()
-    }
-
-    /// What a reader of the figures must know.
-    fn warnings(&self, _outcome: &Outcome) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// The comparable numbers of a run, besides those of its phases.
-    fn figures(&self, _run: &BootResult, _figures: &mut Figures) {}
-
-    /// The figures of the table, by which `spread` is judged. Others can be
-    /// next to nothing: one timer interrupt more is all there is of the
-    /// kernel's instructions during the random calls.
-    fn is_headline(&self, _figure: &str) -> bool {
-        false
     }
 
     /// The table's title, up to where it names the machine.
-    fn title(&self, _comparison: &Comparison) -> String {
-        format!("{}:", self.name())
+    fn title(&self, _measured: &Measured<'_, Self>) -> String {
+        format!("{}:", self.facts().name)
     }
 
-    /// The table's rows.
-    fn rows(&self, comparison: &Comparison) -> Vec<Row>;
+    /// The table's rows: those that the figures' definitions ask for, unless it has others.
+    fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
+        Row::defined(measured, &self.figures())
+    }
 
     /// Lines below the table.
-    fn notes(&self, _comparison: &Comparison) -> Vec<String> {
+    fn notes(&self, _measured: &Measured<'_, Self>) -> Vec<String> {
         Vec::new()
     }
 }
 
-impl fmt::Display for dyn Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.name())
+/// A run, and what its guest found.
+pub struct Run<'a, J: Job> {
+    boot: &'a BootResult,
+    /// What its guest found.
+    pub report: J::Report,
+}
+
+impl<'a, J: Job> Run<'a, J> {
+    /// Reads what the guest found.
+    ///
+    /// # Errors
+    ///
+    /// If it is nothing that this job finds.
+    pub fn of(boot: &'a BootResult) -> Result<Self> {
+        let report = report::<J>(&boot.outcome)?;
+        Ok(Self { boot, report })
     }
 }
 
-/// Whether a job takes an option.
-pub fn takes(job: &dyn Job, setting: Setting) -> bool {
-    setting.is_common() || job.settings().contains(&setting)
+impl<J: Job> Deref for Run<'_, J> {
+    type Target = BootResult;
+
+    fn deref(&self) -> &BootResult {
+        self.boot
+    }
 }
 
-/// The options of a job unless told.
-pub fn usual(job: &dyn Job, arch: Arch) -> Options {
-    let mut options = Options {
-        time_limit_s: job.time_limit_s(),
-        ..Options::of(arch)
-    };
-    job.defaults(&mut options);
-    options
+/// A comparison, with options and reports as the job knows them.
+pub struct Measured<'a, J: Job> {
+    comparison: &'a Comparison,
+    /// What the job was asked for.
+    pub own: J::Options,
+    /// Every boot, in order.
+    pub runs: Vec<Run<'a, J>>,
 }
 
-/// The job as the guest reads it.
-pub fn for_guest(job: &dyn Job, options: &Options) -> protocol::Job {
-    let mut file = protocol::Job::new(job.task(options), options.time_limit_s);
-    file.memory = MemoryPressure {
-        limit: options.memory_limit,
-        free: options.free_memory,
-        fragmented: options.fragmented,
-    };
-    file.disk = job.contents(options).map(|contents| Disk {
-        mount_point: MOUNT_POINT.into(),
-        writable: contents.is_written(),
-        ..Disk::new(options.filesystem.name(), Some(options.read_ahead_kb))
-    });
-    file
+impl<'a, J: Job> Measured<'a, J> {
+    /// Reads options and reports.
+    ///
+    /// # Errors
+    ///
+    /// If they are not those of this job.
+    pub fn of(comparison: &'a Comparison) -> Result<Self> {
+        Ok(Self {
+            comparison,
+            own: J::Options::deserialize(&comparison.options)
+                .with_context(|| format!("options of the job {}", comparison.job))?,
+            runs: comparison.runs.iter().map(Run::of).collect::<Result<_>>()?,
+        })
+    }
+
+    /// The first run of a variant.
+    pub fn run(&self, variant: Variant) -> Option<&Run<'a, J>> {
+        self.runs.iter().find(|run| run.variant == variant)
+    }
+}
+
+impl<J: Job> Deref for Measured<'_, J> {
+    type Target = Comparison;
+
+    fn deref(&self) -> &Comparison {
+        self.comparison
+    }
+}
+
+fn report<J: Job>(outcome: &Value) -> Result<J::Report> {
+    J::Report::deserialize(outcome).context("what the guest found is nothing that this job finds")
+}
+
+/// A job of any kind.
+pub trait AnyJob: fmt::Debug + Sync {
+    /// What holds whatever it is asked.
+    fn facts(&self) -> Facts;
+
+    /// What figures it has.
+    fn figures(&self) -> Vec<Figure>;
+
+    /// Adds the options that it takes besides those that every job takes.
+    fn augment(&self, command: Command) -> Command;
+
+    /// What it is asked for by a command line.
+    ///
+    /// # Errors
+    ///
+    /// Never, if its command has parsed it.
+    fn parse(&self, matches: &ArgMatches) -> Result<Value>;
+
+    /// What it asks of the lab.
+    ///
+    /// # Errors
+    ///
+    /// If the guest would refuse it, or these are no options of this job.
+    fn plan(&self, common: &Common, own: &Value, arch: Arch, page_size: PageSize) -> Result<Plan>;
+
+    /// Whether what the guest found is a success, and what a reader must know of it.
+    ///
+    /// # Errors
+    ///
+    /// What failed.
+    fn judge(&self, outcome: &Value) -> Result<Vec<String>>;
+
+    /// The figures of a run, besides those of its phases.
+    ///
+    /// # Errors
+    ///
+    /// If its outcome is nothing that this job finds.
+    fn measure(&self, run: &BootResult) -> Result<Figures>;
+
+    /// What it says of a comparison.
+    ///
+    /// # Errors
+    ///
+    /// If options or outcomes are not those of this job.
+    fn look<'a>(&'a self, comparison: &'a Comparison) -> Result<Box<dyn Look + 'a>>;
+}
+
+/// What a job says of a comparison.
+pub trait Look {
+    /// Whether what all runs found fits together.
+    ///
+    /// # Errors
+    ///
+    /// What differs that must not.
+    fn agree(&self) -> Result<()>;
+    /// What is expected, without being asked for.
+    fn verdicts(&self) -> Vec<Verdict>;
+    /// The table's title, up to where it names the machine.
+    fn title(&self) -> String;
+    /// The table's rows.
+    fn rows(&self) -> Vec<Row>;
+    /// Lines below the table.
+    fn notes(&self) -> Vec<String>;
+}
+
+impl<J: Job> AnyJob for J {
+    fn facts(&self) -> Facts {
+        Job::facts(self)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        Job::figures(self)
+    }
+
+    fn augment(&self, command: Command) -> Command {
+        J::Options::augment_args(command)
+    }
+
+    fn parse(&self, matches: &ArgMatches) -> Result<Value> {
+        let own = J::Options::from_arg_matches(matches)?;
+        Ok(serde_json::to_value(own)?)
+    }
+
+    fn plan(&self, common: &Common, own: &Value, arch: Arch, page_size: PageSize) -> Result<Plan> {
+        let own = &J::Options::deserialize(own)?;
+        let asked = Asked {
+            arch,
+            page_size,
+            common,
+            own,
+        };
+        Job::plan(self, &asked).map_err(anyhow::Error::msg)
+    }
+
+    fn judge(&self, outcome: &Value) -> Result<Vec<String>> {
+        let report = report::<J>(outcome)?;
+        Job::judge(self, &report)?;
+        Ok(self.warnings(&report))
+    }
+
+    fn measure(&self, run: &BootResult) -> Result<Figures> {
+        let mut figures = Figures::of(Job::figures(self));
+        Job::measure(self, &Run::of(run)?, &mut figures);
+        Ok(figures)
+    }
+
+    fn look<'a>(&'a self, comparison: &'a Comparison) -> Result<Box<dyn Look + 'a>> {
+        let measured = Measured::of(comparison)?;
+        Ok(Box::new((self, measured)))
+    }
+}
+
+impl<J: Job> Look for (&J, Measured<'_, J>) {
+    fn agree(&self) -> Result<()> {
+        self.0.agree(&self.1)
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        self.0.verdicts(&self.1)
+    }
+
+    fn title(&self) -> String {
+        self.0.title(&self.1)
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        self.0.rows(&self.1)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.0.notes(&self.1)
+    }
+}
+
+impl dyn AnyJob + '_ {
+    /// As `lab run` takes it.
+    pub fn name(&self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Whether `spread` is judged by this figure.
+    pub fn is_headline(&self, figure: &str) -> bool {
+        let definitions = self.figures();
+        let known = crate::results::figures::find(&definitions, figure);
+        known.is_some_and(|figure| figure.is_headline)
+    }
+}
+
+impl fmt::Display for dyn AnyJob + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Adds what any job takes to a command of its own: its options, then the common ones with the
+/// defaults that it has.
+pub fn command(job: &dyn AnyJob, command: Command) -> Command {
+    let facts = job.facts();
+    let command = command.next_help_heading("What the job does");
+    let command = job.augment(command).next_help_heading("Guest and kernels");
+    let command = Common::augment_args(command);
+    facts.defaults.iter().fold(command, |command, (id, value)| {
+        command.mut_arg(*id, |option| option.default_value(*value))
+    })
+}
+
+/// The options of a job unless told: the common ones, and its own.
+///
+/// # Panics
+///
+/// If one of its own has no default.
+pub fn usual(job: &dyn AnyJob) -> (Common, Value) {
+    let command = command(job, Command::new("usual").no_binary_name(true));
+    let matches = command.get_matches_from([""; 0]);
+    let common = Common::from_arg_matches(&matches).expect("each option has a default");
+    let own = job.parse(&matches).expect("each option has a default");
+    (common, own)
+}
+
+/// Words of a command line by which a job is asked for just this; nothing for what it is asked for
+/// unless told.
+pub fn words(job: &dyn AnyJob, common: &Common, own: &Value) -> Vec<String> {
+    let (usual_common, usual_own) = usual(job);
+    let of = |common: &Common| serde_json::to_value(common).unwrap_or_default();
+    let (common, usual_common) = (of(common), of(&usual_common));
+    let command = command(job, Command::new("words"));
+    let mut words = Vec::new();
+    for option in command.get_arguments() {
+        let id = option.get_id().as_str();
+        let asked = own.get(id).or(common.get(id));
+        let usual = usual_own.get(id).or(usual_common.get(id));
+        let (Some(asked), Some(flag)) = (asked.filter(|_| asked != usual), option.get_long())
+        else {
+            continue;
+        };
+        let flag = format!("--{flag}");
+        match asked {
+            Value::Null | Value::Bool(false) => {}
+            Value::Bool(true) => words.push(flag),
+            Value::Array(values) if option.get_value_delimiter().is_some() => {
+                let texts: Vec<_> = values.iter().map(plain).collect();
+                words.extend([flag, texts.join(",")]);
+            }
+            Value::Array(values) => {
+                words.extend(values.iter().flat_map(|value| [flag.clone(), plain(value)]));
+            }
+            value => words.extend([flag, plain(value)]),
+        }
+    }
+    words
+}
+
+/// A value as a command line has it.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or(value.to_string(), String::from)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Boots kernels in QEMU, runs jobs in them and compares the figures.
 //!
-//! A [`target::Target`] is what is to be run: one of the [`jobs`], with its
-//! [`options`], on a machine, with some kernels. [`run::Lab`] runs it and gives
+//! A [`target::Target`] is what is to be run: a [`job`] with its
+//! [`options`] and the [`plan`] that follows from them, on a machine, with some kernels. [`run::Lab`] runs it and gives
 //! [`results`]; [`compare`] holds the kernels' figures against each other,
 //! [`table`] shows them, [`expect`] judges them.
 //!
@@ -16,8 +16,8 @@ pub mod disk;
 pub mod expect;
 pub mod host;
 pub mod job;
-pub mod jobs;
 pub mod options;
+pub mod plan;
 pub mod profiles;
 pub mod referee;
 pub mod results;
@@ -26,5 +26,5 @@ pub mod table;
 pub mod target;
 pub mod vm;
 
-#[cfg(test)]
-mod sample;
+#[cfg(any(test, feature = "testing"))]
+pub mod sample;

@@ -4,18 +4,18 @@
 //! Documented in `docs/lab-schema.md`; a test holds the two together.
 
 use crate::host::Host;
-use crate::options::Options;
-pub mod deviations;
+use crate::options::Common;
 pub mod figures;
 pub mod row;
 
 use crate::vm::emulator::Qemu;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use wideleaf_guest::protocol::{Farewell, Hello, Outcome};
+use wideleaf_guest::protocol::{Farewell, Hello};
 use wideleaf_kbuild::{Arch, Base, Commit, PageSize, Variant};
 use wideleaf_kit::replace::replace;
 use wideleaf_tlb::referee::finding::Findings;
@@ -25,7 +25,7 @@ use wideleaf_tlb::report::{Counts, Coverage, ProfileInfo};
 pub const SCHEMA: &str = "wideleaf-lab-results";
 
 /// Raised when a field changes its meaning or goes away; added fields leave it.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// One invocation of `wideleaf lab run`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,8 +117,10 @@ pub struct Comparison {
     pub arch: Arch,
     /// The guest's base page size.
     pub page_size: PageSize,
-    /// What the guest was asked to do.
-    pub options: Options,
+    /// What was asked of kernels and guest: what every job takes.
+    pub common: Common,
+    /// What was asked of the job: its own options, as it defines them.
+    pub options: Value,
     /// Guest memory in bytes.
     pub memory_bytes: u64,
     /// The QEMU that ran it.
@@ -142,6 +144,11 @@ impl Comparison {
     /// Base, architecture and page size: `6.12 arm64 64K`.
     pub fn machine(&self) -> String {
         format!("{} {} {}", self.base, self.arch, self.page_size)
+    }
+
+    /// One of the job's own options; `None`: it has no such option, or none was given.
+    pub fn option(&self, name: &str) -> Option<&Value> {
+        self.options.get(name).filter(|value| !value.is_null())
     }
 
     /// The variants that were compared, pristine first.
@@ -232,8 +239,8 @@ pub struct BootResult {
     pub wall_s: f64,
     /// The kernel as the guest saw it.
     pub guest: Hello,
-    /// What the job found.
-    pub outcome: Outcome,
+    /// What the job found, as it defines it.
+    pub outcome: Value,
     /// The guest's last words.
     pub farewell: Farewell,
     /// What the plugin counted.
@@ -303,17 +310,6 @@ mod tests {
     }
 
     #[test]
-    fn results_from_before_an_option_was_there_are_read() {
-        let mut older = serde_json::to_value(results()).unwrap();
-        let options = older["comparisons"][0]["options"].as_object_mut().unwrap();
-        for option in ["cpus", "seconds", "scenario", "extras", "plant", "referee"] {
-            assert!(options.remove(option).is_some(), "{option}");
-        }
-        let read: Results = serde_json::from_value(older).unwrap();
-        assert_eq!(read.comparisons[0].options.cpus, 1);
-    }
-
-    #[test]
     fn what_cannot_be_read_is_refused_with_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.json");
@@ -324,6 +320,7 @@ mod tests {
         for (text, word) in [
             ("{".to_string(), "EOF"),
             ("{}".into(), "lab run --json"),
+            (newer(1).to_json().unwrap(), "its schema_version is 1"),
             (
                 newer(SCHEMA_VERSION + 1).to_json().unwrap(),
                 "measure again",

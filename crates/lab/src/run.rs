@@ -43,7 +43,6 @@ impl Lab<'_> {
     }
 
     fn parts(&self, target: &Target) -> Result<Parts> {
-        let job = target.job;
         let qemu = Qemu::find(target.arch)?;
         let guest_binary = parts::guest_binary(target.arch, self.guest_binary.as_deref())?;
         initramfs::check(&guest_binary, target.arch)?;
@@ -51,8 +50,9 @@ impl Lab<'_> {
             true => Some(parts::plugin(self.plugin.as_deref())?),
             false => None,
         };
-        if let Some(contents) = job.contents(&target.options) {
-            contents.require_tools(&target.disk_for(&self.kernels))?;
+        if let Some(disk) = &target.plan.disk {
+            let whom = target.disk_for(disk, &self.kernels);
+            disk.contents.require_tools(&whom)?;
         }
         if let Kernels::Given(given) = &self.kernels {
             for variant in &target.variants {
@@ -64,7 +64,7 @@ impl Lab<'_> {
                 })?;
             }
         }
-        let memory = job.memory_used(&target.options);
+        let memory = target.plan.memory_used;
         let at_once = host::guests_at_once(memory, target.variants.len())?;
         host::memory_folder(self.cache, memory * at_once as u64)?;
         Ok(Parts {
@@ -134,12 +134,13 @@ impl Lab<'_> {
         let kernels = self.ready(target)?;
         let disk = self.disk(target)?;
         let mut comparison = Comparison {
-            job: target.job.name(),
+            job: target.job.name().into(),
             base: target.base,
             arch: target.arch,
             page_size: target.page_size,
-            options: target.options.clone(),
-            memory_bytes: target.job.memory(&target.options),
+            common: target.common.clone(),
+            options: target.own.clone(),
+            memory_bytes: target.plan.memory,
             qemu: parts.qemu.clone(),
             profile: None,
             kernels: kernels.clone(),
@@ -165,17 +166,17 @@ impl Lab<'_> {
                 }
             }
         }
-        target.job.agree(&comparison)?;
-        Ok(conclude(target.job, comparison))
+        target.job.look(&comparison)?.agree()?;
+        conclude(target.job, comparison)
     }
 
     fn disk(&self, target: &Target) -> Result<Option<PathBuf>> {
-        let contents = target.job.contents(&target.options);
-        contents
-            .map(|contents| {
-                contents.ensure(&target.disk_for(&self.kernels), self.cache, self.observer)
-            })
-            .transpose()
+        let disk = target.plan.disk.as_ref();
+        disk.map(|disk| {
+            let whom = target.disk_for(disk, &self.kernels);
+            disk.contents.ensure(&whom, self.cache, self.observer)
+        })
+        .transpose()
     }
 
     fn ready(&self, target: &Target) -> Result<Vec<KernelInfo>> {

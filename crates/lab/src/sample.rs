@@ -1,18 +1,85 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Results for the tests.
+//! A job and results for tests, those of jobs' rooms too.
 
 use crate::compare::conclude;
-use crate::disk::filesystem::Filesystem;
-use crate::job::usual;
-use crate::jobs::exec::Exec;
-use crate::options::Options;
+use crate::job::{AnyJob, Facts, Job, Measured, Run, usual};
+use crate::plan::{Asked, Plan};
+use crate::results::figures::{Figure, Figures, counted, figure, text};
+use crate::results::row::Row;
 use crate::results::{BootResult, Comparison, KernelInfo, PhaseCounts};
 use crate::vm::emulator::Qemu;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeMap;
-use wideleaf_bench::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
-use wideleaf_guest::protocol::{Farewell, Hello, Outcome};
+use wideleaf_guest::protocol::{Farewell, Hello};
 use wideleaf_kbuild::{Arch, Base, PageSize, Variant};
 use wideleaf_tlb::report::{Counts, Coverage, LeafCounts, Tlb};
+
+/// A job that calls something.
+#[derive(Debug)]
+pub struct Calls;
+
+/// Its options.
+#[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Options {
+    /// How often
+    #[arg(long, default_value_t = 4)]
+    pub calls: u64,
+}
+
+/// What its guest found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Faults {
+    /// Without reading from the disk.
+    pub minor: u64,
+    /// With it.
+    pub major: u64,
+}
+
+impl Job for Calls {
+    type Options = Options;
+    type Report = Faults;
+
+    fn facts(&self) -> Facts {
+        Facts {
+            counts: true,
+            ..Facts::new("calls", "what calls cost")
+        }
+    }
+
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+        Ok(Plan::new(asked.own, 60))
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        vec![
+            figure("cold.minor_faults", "faults", "").row("cold", "faults (minor/major)"),
+            figure("cold.major_faults", "faults", "").row("cold", "faults (minor/major)"),
+            figure("cold.faults", "faults", ""),
+            counted("cold.instructions").row("cold", "guest instructions"),
+            counted("random.walks").row("random", "page walks"),
+            text("text.<leaf>"),
+        ]
+    }
+
+    fn measure(&self, run: &Run<'_, Self>, figures: &mut Figures) {
+        let Faults { minor, major } = run.report;
+        figures.put("cold.minor_faults", minor);
+        figures.put("cold.major_faults", major);
+        figures.put("cold.faults", minor + major);
+        figures.put_text("", run, 1);
+    }
+
+    fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
+        let mut rows = Row::defined(measured, &Job::figures(self));
+        rows.push(Row::time(measured, "guests"));
+        rows
+    }
+
+    fn notes(&self, measured: &Measured<'_, Self>) -> Vec<String> {
+        vec![format!("  {} calls", measured.own.calls)]
+    }
+}
 
 /// A run with a cold phase of `instructions` in user mode.
 pub fn run(variant: Variant, instructions: u64) -> BootResult {
@@ -27,10 +94,7 @@ pub fn run(variant: Variant, instructions: u64) -> BootResult {
             thp: [("enabled".to_string(), "[always] madvise never".to_string())].into(),
             ..Hello::default()
         },
-        outcome: Outcome::Exec {
-            report: exec_report(),
-            read_ahead_kb: Some(128),
-        },
+        outcome: json!({ "minor": 3, "major": 4 }),
         farewell: Farewell {
             tainted: Some(0),
             uptime_cs: 100,
@@ -81,44 +145,18 @@ fn counts(instructions: u64, itlb: u64, dtlb: u64) -> Counts {
     }
 }
 
-/// A report with both phases.
-pub fn exec_report() -> ExecReport {
-    let phase = PhaseReport {
-        calls: 16,
-        faults: Faults { minor: 3, major: 4 },
-        read_bytes: Figure::Value(1 << 20),
-        nanoseconds: 1,
-        events: BTreeMap::new(),
-        reclaim: BTreeMap::new(),
-    };
-    ExecReport {
-        file: "/mnt/stubs".into(),
-        filesystem: "xfs".into(),
-        arch: Arch::Arm64,
-        page_size: 65536,
-        size: 1 << 20,
-        stride: 65536,
-        stubs: 16,
-        seed: 1,
-        address: 1 << 30,
-        address_alignment: 1 << 30,
-        align: None,
-        cold: Some(ColdReport {
-            phase: phase.clone(),
-            resident_before: 0,
-        }),
-        random: Some(phase),
-        smaps: Some(Smaps {
-            rss: 1 << 20,
-            file_pmd_mapped: Figure::Value(0),
-            shmem_pmd_mapped: Figure::missing("no such line"),
-        }),
-        warnings: Vec::new(),
-    }
-}
-
 /// A comparison of two such runs.
 pub fn comparison(pristine: u64, patched: u64) -> Comparison {
+    let runs = vec![
+        run(Variant::Pristine, pristine),
+        run(Variant::Patched, patched),
+    ];
+    let comparison = comparison_of(&Calls, runs);
+    conclude(&Calls, comparison).expect("the sample's own job")
+}
+
+/// A comparison of these runs of a job as it is unless told, without figures.
+pub fn comparison_of(job: &dyn AnyJob, runs: Vec<BootResult>) -> Comparison {
     let kernel = |variant| KernelInfo {
         variant,
         image: "/k/Image".into(),
@@ -128,15 +166,14 @@ pub fn comparison(pristine: u64, patched: u64) -> Comparison {
         config_hash: Some("11".into()),
         compiler: Some("gcc 12".into()),
     };
-    let comparison = Comparison {
-        job: "exec".into(),
+    let (common, options) = usual(job);
+    Comparison {
+        job: job.name().into(),
         base: Base::V6_12,
         arch: Arch::Arm64,
         page_size: PageSize::K64,
-        options: Options {
-            filesystem: Filesystem::Xfs,
-            ..usual(&Exec, Arch::Arm64)
-        },
+        common,
+        options,
         memory_bytes: 2 << 30,
         qemu: Qemu {
             path: "/usr/bin/qemu-system-aarch64".into(),
@@ -146,11 +183,7 @@ pub fn comparison(pristine: u64, patched: u64) -> Comparison {
             .ok()
             .map(Into::into),
         kernels: vec![kernel(Variant::Pristine), kernel(Variant::Patched)],
-        runs: vec![
-            run(Variant::Pristine, pristine),
-            run(Variant::Patched, patched),
-        ],
+        runs,
         figures: BTreeMap::new(),
-    };
-    conclude(&Exec, comparison)
+    }
 }

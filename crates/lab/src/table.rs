@@ -5,27 +5,32 @@
 //! columns: `awk -F'  +'` takes it apart.
 
 use crate::compare::widest_spread;
-use crate::job::Job;
+use crate::job::{AnyJob, Look};
 use crate::referee;
 use crate::results::Comparison;
 use crate::results::row::Row;
+use anyhow::Result;
 use std::fmt::Write;
 use wideleaf_kbuild::Variant;
 use wideleaf_kit::table::{Table, left, right};
 
 /// The table of a comparison, with its title, ending in a newline.
-pub fn render(job: &dyn Job, comparison: &Comparison) -> String {
-    let mut out = title(job, comparison) + "\n";
-    let rows = job.rows(comparison);
-    layout(&mut out, &comparison.variants(), &rows);
-    for note in notes(job, comparison) {
+///
+/// # Errors
+///
+/// If the comparison is none of this job.
+pub fn render(job: &dyn AnyJob, comparison: &Comparison) -> Result<String> {
+    let look = job.look(comparison)?;
+    let mut out = title(look.as_ref(), comparison) + "\n";
+    layout(&mut out, &comparison.variants(), &look.rows());
+    for note in notes(job, look.as_ref(), comparison) {
         let _ = writeln!(out, "{note}");
     }
-    out
+    Ok(out)
 }
 
 /// The table's title: what was measured, on which machine.
-pub fn title(job: &dyn Job, comparison: &Comparison) -> String {
+pub fn title(look: &dyn Look, comparison: &Comparison) -> String {
     let Comparison {
         arch, page_size, ..
     } = comparison;
@@ -34,7 +39,7 @@ pub fn title(job: &dyn Job, comparison: &Comparison) -> String {
         .first()
         .map(|run| run.guest.release.as_str());
     let release = release.unwrap_or(comparison.base.name());
-    let mut title = job.title(comparison);
+    let mut title = look.title();
     let _ = write!(title, " {arch}, {page_size} pages, Linux {release}");
     if let Some(profile) = &comparison.profile {
         let _ = write!(title, ", model {}", profile.name);
@@ -74,8 +79,8 @@ fn layout(out: &mut String, variants: &[Variant], rows: &[Row]) {
 }
 
 /// What a reader must know about the figures.
-pub fn notes(job: &dyn Job, comparison: &Comparison) -> Vec<String> {
-    let mut notes = job.notes(comparison);
+pub fn notes(job: &dyn AnyJob, look: &dyn Look, comparison: &Comparison) -> Vec<String> {
+    let mut notes = look.notes();
     if let Some((name, spread)) = widest_spread(job, comparison) {
         let runs = comparison
             .runs
@@ -107,23 +112,19 @@ pub fn notes(job: &dyn Job, comparison: &Comparison) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::compare::conclude;
-    use crate::jobs::exec::Exec;
-    use crate::sample::comparison;
+    use crate::sample::{Calls, comparison};
 
     #[test]
     fn the_table_as_a_whole() {
-        let text = render(&Exec, &comparison(1000, 100));
+        let text = render(&Calls, &comparison(1000, 100)).unwrap();
         let expected = "\
-exec text: 512 MiB of return stubs, XFS, arm64, 64K pages, Linux 6.12.117, model neoverse-v2
-                                            pristine   patched  change
-  cold    faults (minor/major)                   3/4       3/4      0%
-          guest instructions                    1500       600  -60.0%
-          bytes read from disk               1048576   1048576      0%
-          time under emulation (not speed)    0.50 s    0.50 s
-  random  L1 iTLB misses                           -         -
-          page walks                               -         -
-  text mapped by leaf                       64K 100%  64K 100%
-  stride 64K, 16 random calls, seed 1, readahead window 128K
+calls: arm64, 64K pages, Linux 6.12.117, model neoverse-v2
+                                            pristine  patched  change
+  cold    faults (minor/major)                   3/4      3/4      0%
+          guest instructions                    1500      600  -60.0%
+  random  page walks                               -        -
+  guests  time under emulation (not speed)    2.50 s   2.50 s
+  4 calls
 ";
         assert_eq!(text, expected, "\n{text}");
     }
@@ -133,7 +134,8 @@ exec text: 512 MiB of return stubs, XFS, arm64, 64K pages, Linux 6.12.117, model
         let mut comparison = comparison(1000, 100);
         comparison.runs.remove(1);
         comparison.kernels.remove(1);
-        let text = render(&Exec, &conclude(&Exec, comparison));
+        let comparison = conclude(&Calls, comparison).unwrap();
+        let text = render(&Calls, &comparison).unwrap();
         assert!(text.contains("  1500\n"), "\n{text}");
         assert!(
             !text.contains("patched") && !text.contains("change"),
@@ -142,15 +144,18 @@ exec text: 512 MiB of return stubs, XFS, arm64, 64K pages, Linux 6.12.117, model
     }
 
     #[test]
-    fn warnings_and_missing_large_folios_are_told() {
+    fn warnings_are_told() {
         let mut comparison = comparison(1000, 100);
-        comparison.options.filesystem = crate::disk::filesystem::Filesystem::Ext4;
         comparison.runs[1].warnings.push("walk failed".into());
-        let text = render(&Exec, &comparison);
+        let text = render(&Calls, &comparison).unwrap();
         assert!(text.contains("warning: patched: walk failed"), "{text}");
-        assert!(
-            text.contains("ext4 has no large folios in Linux 6.12"),
-            "{text}"
-        );
+    }
+
+    #[test]
+    fn what_another_job_found_is_an_error() {
+        let mut comparison = comparison(1000, 100);
+        comparison.runs[0].outcome = serde_json::json!({ "suites": [] });
+        let error = format!("{:#}", render(&Calls, &comparison).unwrap_err());
+        assert!(error.contains("nothing that this job finds"), "{error}");
     }
 }

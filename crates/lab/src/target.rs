@@ -2,8 +2,12 @@
 //! What is to be run: a job, the machine, the kernels.
 
 use crate::disk::DiskFor;
-use crate::job::Job;
-use crate::options::Options;
+use crate::job::AnyJob;
+use crate::options::Common;
+use crate::plan::{Disk, Plan};
+use crate::profiles::{self, default_profile};
+use anyhow::{Result, bail};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use wideleaf_kbuild::{Arch, Base, Commit, KernelDir, PageSize, Spec, Variant};
@@ -23,15 +27,19 @@ pub enum Kernels {
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The job.
-    pub job: &'static dyn Job,
+    pub job: &'static dyn AnyJob,
     /// The base.
     pub base: Base,
     /// The guest's architecture.
     pub arch: Arch,
     /// The guest's base page size.
     pub page_size: PageSize,
-    /// The options.
-    pub options: Options,
+    /// What is asked of kernels and guest.
+    pub common: Common,
+    /// What is asked of the job.
+    pub own: Value,
+    /// What the job asks for then.
+    pub plan: Plan,
     /// Which kernels, pristine first.
     pub variants: Vec<Variant>,
     /// How often each boots.
@@ -54,6 +62,37 @@ impl std::fmt::Display for Target {
 }
 
 impl Target {
+    /// A job on a machine, with the kernels that it runs with unless others are asked for, once.
+    ///
+    /// # Errors
+    ///
+    /// If what is asked for is impossible.
+    pub fn new(
+        job: &'static dyn AnyJob,
+        (base, arch, page_size): (Base, Arch, PageSize),
+        common: Common,
+        own: Value,
+    ) -> Result<Self> {
+        if let Some(profile) = &common.profile
+            && !profiles::fits(profile, arch)
+        {
+            let known = profiles::of(arch).join(", ");
+            bail!("--profile {profile} is no {arch} CPU: known for {arch} are {known}");
+        }
+        Ok(Self {
+            plan: job.plan(&common, &own, arch, page_size)?,
+            job,
+            base,
+            arch,
+            page_size,
+            common,
+            own,
+            variants: job.facts().variants.to_vec(),
+            repeat: 1,
+            source_version: None,
+        })
+    }
+
     /// The kernel of one of its variants, as it is to be built; `None`: it is built already.
     pub fn spec(&self, variant: Variant, kernels: &Kernels) -> Option<Spec> {
         let (files, commit) = match kernels {
@@ -65,10 +104,10 @@ impl Target {
         spec.version = self.source_version.clone();
         spec.commit = commit.cloned();
         spec.plant = (self.planted_in() == Some(variant))
-            .then(|| self.options.plant.clone())
+            .then(|| self.common.plant.clone())
             .flatten();
-        spec.add_extras(self.job.fragments().iter().copied());
-        spec.add_extras(&self.options.extras);
+        spec.add_extras(self.job.facts().fragments.iter().copied());
+        spec.add_extras(&self.common.extra);
         Some(spec)
     }
 
@@ -79,17 +118,28 @@ impl Target {
     }
 
     /// Whether the plugin has a part in it.
-    pub(crate) fn needs_plugin(&self) -> bool {
-        self.job.counts() || self.options.referee
+    pub fn needs_plugin(&self) -> bool {
+        self.job.facts().counts || self.common.referee
     }
 
-    /// Whom the job's disk is for.
-    pub fn disk_for(&self, kernels: &Kernels) -> DiskFor {
+    /// Name of the CPU profile.
+    pub fn profile(&self) -> &str {
+        let asked = self.common.profile.as_deref();
+        asked.unwrap_or(default_profile(self.arch))
+    }
+
+    /// Seconds that one guest may take.
+    pub fn time_limit_s(&self) -> u32 {
+        self.common.timeout.unwrap_or(self.plan.time_limit_s)
+    }
+
+    /// Whom a disk is for.
+    pub fn disk_for(&self, disk: &Disk, kernels: &Kernels) -> DiskFor {
         DiskFor {
             base: self.base,
             arch: self.arch,
-            filesystem: self.options.filesystem,
-            aligned: self.options.aligned,
+            filesystem: disk.filesystem,
+            aligned: disk.aligned,
             kernel_dir: match kernels {
                 Kernels::Built(files) => Some(files.clone()),
                 Kernels::Commits(..) | Kernels::Given(_) => None,

@@ -3,8 +3,7 @@
 
 use crate::{Source, job};
 use std::collections::BTreeMap;
-use wideleaf_lab::job::takes;
-use wideleaf_lab::options::Setting;
+use wideleaf_lab::options::Common;
 use wideleaf_lab::results::Comparison;
 
 /// The same comparison, in the order in which it was made.
@@ -42,14 +41,11 @@ pub fn again(sources: &[Source]) -> Vec<Again<'_>> {
 
 /// What makes two comparisons the same one: all that was asked for, but the patience.
 fn what(comparison: &Comparison) -> String {
-    let own = job(comparison);
-    let asked = comparison.options.words().into_iter();
-    let options: Vec<_> = asked
-        .filter(|(setting, _)| {
-            *setting != Setting::Timeout && own.is_none_or(|job| takes(job, *setting))
-        })
-        .flat_map(|(_, words)| words)
-        .collect();
+    let common = Common {
+        timeout: None,
+        ..comparison.common.clone()
+    };
+    let own = &comparison.options;
     let Comparison {
         job,
         base,
@@ -57,7 +53,7 @@ fn what(comparison: &Comparison) -> String {
         page_size,
         ..
     } = comparison;
-    format!("{base} {arch} {page_size} {job} {options:?}")
+    format!("{base} {arch} {page_size} {job} {common:?} {own}")
 }
 
 impl Again<'_> {

@@ -15,7 +15,8 @@ const COUNTS: [(&str, &str); 4] = [
 
 /// The sentence of a comparison; `None` unless it is one of the default job on both kernels.
 pub fn sentence(comparison: &Comparison) -> Option<String> {
-    if comparison.job != "exec" || comparison.options.is_scarce() {
+    let is_scarce = |option| comparison.option(option).is_some();
+    if comparison.job != "exec" || ["memory_limit", "free_memory"].into_iter().any(is_scarce) {
         return None;
     }
     let parts: Vec<_> = COUNTS

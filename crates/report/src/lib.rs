@@ -15,8 +15,8 @@ mod sample;
 
 pub use page::page;
 
-use wideleaf_lab::job::Job;
-use wideleaf_lab::jobs;
+use wideleaf_jobs::registry;
+use wideleaf_lab::job::AnyJob;
 use wideleaf_lab::results::{Comparison, Results};
 
 /// One results file.
@@ -39,6 +39,6 @@ pub fn machine(comparison: &Comparison) -> String {
 }
 
 /// The job of a comparison that was read from a file; `None`: this program does not know it.
-fn job(comparison: &Comparison) -> Option<&'static dyn Job> {
-    jobs::find(&comparison.job).ok()
+fn job(comparison: &Comparison) -> Option<&'static dyn AnyJob> {
+    registry::find(&comparison.job).ok()
 }

@@ -7,9 +7,8 @@ use crate::{Command, Source, headline, job, machine, pictures};
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
-use wideleaf_lab::job::Job;
 use wideleaf_lab::results::Comparison;
-use wideleaf_lab::results::row;
+use wideleaf_lab::results::row::{self, Row};
 use wideleaf_lab::table;
 
 const STYLE: &str = include_str!("style.css");
@@ -119,7 +118,10 @@ fn section(
 ) -> Result<Markup> {
     let job = job(comparison);
     let title = title(comparison);
-    let notes = job.map_or_else(Vec::new, |job| table::notes(job, comparison));
+    let look = job.and_then(|job| Some((job, job.look(comparison).ok()?)));
+    let (notes, rows) = look.map_or_else(Default::default, |(job, look)| {
+        (table::notes(job, look.as_ref(), comparison), look.rows())
+    });
     let figures: Result<Vec<_>> = pictures::of(job, comparison)
         .iter()
         .map(|plot| figure(plot, numbers.next().unwrap_or_default()))
@@ -128,7 +130,7 @@ fn section(
     Ok(html! {
         article {
             h3 { (title) }
-            (rows(job, comparison, &title))
+            (table_of(&rows, comparison, &title))
             @for note in &notes { p.note { (note.trim()) } }
             p { "To repeat it: " code { (command(comparison)) } }
             @for figure in &figures { (figure) }
@@ -138,11 +140,14 @@ fn section(
 
 /// What was measured, on which machine; of an unknown job only the machine.
 fn title(comparison: &Comparison) -> String {
-    job(comparison).map_or_else(|| machine(comparison), |job| table::title(job, comparison))
+    let look = job(comparison).and_then(|job| job.look(comparison).ok());
+    look.map_or_else(
+        || machine(comparison),
+        |look| table::title(look.as_ref(), comparison),
+    )
 }
 
-fn rows(job: Option<&dyn Job>, comparison: &Comparison, title: &str) -> Markup {
-    let rows = job.map_or_else(Vec::new, |job| job.rows(comparison));
+fn table_of(rows: &[Row], comparison: &Comparison, title: &str) -> Markup {
     let variants = comparison.variants();
     let changes = rows.iter().any(|row| !row.change.is_empty());
     html! {
@@ -156,7 +161,7 @@ fn rows(job: Option<&dyn Job>, comparison: &Comparison, title: &str) -> Markup {
                     }
                 }
                 tbody {
-                    @for row in &rows {
+                    @for row in rows {
                         tr {
                             th scope="row" { (row.section) " " (row.label) }
                             @for cell in &row.cells { td { (cell) } }

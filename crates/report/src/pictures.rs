@@ -5,33 +5,39 @@
 use crate::plot::{Kind, Plot, Series};
 use std::collections::{BTreeMap, BTreeSet};
 use wideleaf_kbuild::Variant;
-use wideleaf_lab::job::Job;
+use wideleaf_lab::job::AnyJob;
+use wideleaf_lab::results::figures::Figure;
 use wideleaf_lab::results::{Compared, Comparison};
-
-/// The counts that are plotted, with their names.
-const COUNTS: [(&str, &str); 8] = [
-    ("cold.faults", "faults, cold"),
-    ("cold.instructions", "guest instructions, cold"),
-    ("cold.read_bytes", "bytes read, cold"),
-    ("random.itlb_l1_misses", "L1 iTLB misses, random"),
-    ("random.walks", "page walks, random"),
-    ("warm.instructions", "guest instructions, warm"),
-    ("warm.itlb_l1_misses", "L1 iTLB misses, warm"),
-    ("warm.walks", "page walks, warm"),
-];
 
 /// How many spreads are plotted: a job with many cases has hundreds.
 const SPREADS: usize = 16;
 
 /// All plots of a comparison that have something to show.
-pub fn of(job: Option<&dyn Job>, comparison: &Comparison) -> Vec<Plot> {
+pub fn of(job: Option<&dyn AnyJob>, comparison: &Comparison) -> Vec<Plot> {
     let mut plots = Vec::new();
-    plots.extend(by_count(comparison));
-    plots.extend(by_case(comparison));
+    let counts = job.map_or_else(Vec::new, counts);
+    plots.extend(by_count(comparison, &counts));
+    plots.extend(by_case(
+        comparison,
+        &counts,
+        job.and_then(|job| job.facts().cases),
+    ));
     plots.extend(coverage(comparison));
     plots.extend(job.and_then(|job| spread(job, comparison)));
     plots.retain(|plot| !plot.is_empty());
     plots
+}
+
+/// The counts that are plotted: their names without the case, and what they are called.
+fn counts(job: &dyn AnyJob) -> Vec<(&'static str, &'static str)> {
+    let plotted = |figure: Figure| {
+        let name = figure.name;
+        let of_case = name
+            .strip_prefix('<')
+            .and_then(|rest| rest.split_once(">."));
+        Some((of_case.map_or(name, |(_, name)| name), figure.plot?))
+    };
+    job.figures().into_iter().filter_map(plotted).collect()
 }
 
 /// What stands before `suffix` in names of figures: `""`, or `"64K."` and so on, in the order
@@ -40,13 +46,14 @@ fn cases(comparison: &Comparison, suffix: &str) -> Vec<String> {
     let names = comparison.figures.keys();
     let found: BTreeSet<&str> = names.filter_map(|name| before(name, suffix)).collect();
     let mut found: Vec<String> = found.into_iter().map(String::from).collect();
-    let options = &comparison.options;
-    let given = [&options.patterns, &options.programs];
+    let options = comparison.options.as_object();
+    let lists = options.into_iter().flat_map(|options| options.values());
+    let given: Vec<_> = lists.filter_map(|value| value.as_array()).collect();
     found.sort_by_key(|case| {
         let case = case.trim_end_matches('.');
         let place = given
             .iter()
-            .find_map(|list| list.iter().position(|name| name == case));
+            .find_map(|list| list.iter().position(|name| name.as_str() == Some(case)));
         (wideleaf_kit::size::parse(case).ok(), place)
     });
     found
@@ -79,8 +86,8 @@ fn percent(figure: Option<&Compared>, variant: Variant) -> Option<f64> {
 
 /// A job with one case: all counts side by side. With several variants this is what each
 /// part of the series buys.
-fn by_count(comparison: &Comparison) -> Option<Plot> {
-    let counts: Vec<_> = COUNTS
+fn by_count(comparison: &Comparison, counts: &[(&str, &str)]) -> Option<Plot> {
+    let counts: Vec<_> = counts
         .iter()
         .filter(|(name, _)| comparison.figures.contains_key(*name))
         .collect();
@@ -103,16 +110,15 @@ fn by_count(comparison: &Comparison) -> Option<Plot> {
 
 /// A job with several cases: a plot for each count. Sizes and patterns have an order, so
 /// lines join them; programs have none.
-fn by_case(comparison: &Comparison) -> Vec<Plot> {
+fn by_case(comparison: &Comparison, counts: &[(&str, &str)], in_order: Option<&str>) -> Vec<Plot> {
     let plot = |(suffix, label): &(&str, &str)| {
         let cases = cases(comparison, suffix);
         if cases.len() < 2 {
             return None;
         }
-        let (x, kind) = match comparison.job.as_str() {
-            "exec-sizes" => ("size of the mapping", Kind::Lines),
-            "sparse" => ("what is executed", Kind::Lines),
-            _ => ("case", Kind::Grouped),
+        let (x, kind) = match in_order {
+            Some(what) => (what, Kind::Lines),
+            None => ("case", Kind::Grouped),
         };
         let series = changed(comparison).into_iter().map(|variant| Series {
             name: variant.to_string(),
@@ -133,7 +139,7 @@ fn by_case(comparison: &Comparison) -> Vec<Plot> {
             kind,
         })
     };
-    COUNTS.iter().filter_map(plot).collect()
+    counts.iter().filter_map(plot).collect()
 }
 
 /// Which leaves map the text, in shares: one bar a variant, or one plot a variant with a bar
@@ -222,7 +228,7 @@ fn share(bytes: &BTreeMap<String, u64>, leaf: &str) -> Option<f64> {
 }
 
 /// How far repeated runs of one kernel lie apart.
-fn spread(job: &dyn Job, comparison: &Comparison) -> Option<Plot> {
+fn spread(job: &dyn AnyJob, comparison: &Comparison) -> Option<Plot> {
     let mut spreads: Vec<_> = comparison
         .figures
         .iter()

@@ -3,9 +3,8 @@
 
 use crate::Source;
 use serde_json::{Value, json};
-use wideleaf_kbuild::Arch;
+use wideleaf_jobs::registry;
 use wideleaf_lab::job::usual;
-use wideleaf_lab::jobs;
 
 /// A count of the three variants; `spread` as with `--repeat`.
 pub fn count(pristine: u64, reads: u64, patched: u64) -> Value {
@@ -23,13 +22,13 @@ pub fn source(day: u64, job: &str, figures: &Value) -> Source {
             "package_version": "7.3.4-1", "config_hash": "11", "compiler": "gcc",
         })
     };
-    let options = usual(jobs::find(job).unwrap(), Arch::Arm64);
+    let (common, options) = usual(registry::find(job).unwrap());
     let results = json!({
-        "schema": "wideleaf-lab-results", "schema_version": 1, "wideleaf": "0.1.0",
+        "schema": "wideleaf-lab-results", "schema_version": 2, "wideleaf": "0.1.0",
         "created_unix_s": day * 86400,
         "host": { "cpu": "a <b> CPU", "cpus": 2, "memory_bytes": 1, "kernel": "6.18", "os": "Debian" },
         "comparisons": [{
-            "job": job, "base": "7.3", "arch": "arm64", "page_size": "4K", "options": options,
+            "job": job, "base": "7.3", "arch": "arm64", "page_size": "4K", "common": common, "options": options,
             "memory_bytes": 1, "qemu": { "path": "/qemu", "version": "10" }, "profile": null,
             "kernels": [kernel("pristine"), kernel("reads"), kernel("patched")],
             "runs": [], "figures": figures,

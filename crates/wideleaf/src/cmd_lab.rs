@@ -3,6 +3,7 @@
 //! both, print the figures side by side.
 
 mod arguments;
+mod command;
 mod execute;
 mod list;
 mod matrix;
@@ -12,8 +13,9 @@ mod report;
 use crate::stdout::tell;
 use crate::usage::STATUS;
 use anyhow::Result;
-use arguments::RunArgs;
+use arguments::Run;
 use clap::Subcommand;
+use std::ffi::OsString;
 use std::process::ExitCode;
 use wideleaf_kbuild::Interrupted;
 
@@ -27,7 +29,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Action {
     /// Run a job with the pristine and the patched kernel and compare
-    Run(Box<RunArgs>),
+    Run(Box<Run>),
     /// Run many comparisons that a file lists, here or on a Slurm cluster
     Matrix(Box<matrix::Matrix>),
     /// Run one row of a matrix, on a node of a cluster
@@ -36,11 +38,28 @@ enum Action {
     /// Show results as one HTML page with tables and plots
     Report(report::Report),
     /// List jobs, bases, architectures, page sizes, file systems, profiles
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    List(list::List),
+}
+
+/// A command line with the job in front of what `lab run` takes.
+pub fn with_job(mut line: Vec<OsString>) -> Vec<OsString> {
+    if is_lab_run(&line) {
+        let words = line.split_off(3);
+        line.extend(command::with_job(words));
+    }
+    line
+}
+
+fn is_lab_run(line: &[OsString]) -> bool {
+    line.len() > 2 && line[1] == "lab" && line[2] == "run"
+}
+
+/// What is wrong with a command line, where clap cannot know.
+pub fn explain(error: &clap::Error, line: &[OsString]) -> Option<String> {
+    match is_lab_run(line) {
+        true => command::explain(error, &line[3..]),
+        false => None,
+    }
 }
 
 /// Runs `wideleaf lab`.
@@ -50,12 +69,12 @@ enum Action {
 /// If a run fails; wrong usage is told here and becomes exit status 2.
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.action {
-        Action::List { json } => list::run(json),
+        Action::List(list) => list.run(),
         Action::Matrix(matrix) => matrix.run(),
         Action::MatrixRow(row) => row.run(),
         Action::Report(report) => report.run(),
-        Action::Run(args) => match args.targets() {
-            Ok(targets) => interruptible(args.execute(&targets)),
+        Action::Run(run) => match run.targets() {
+            Ok(targets) => interruptible(run.execute(&targets)),
             Err(error) => {
                 tell!("wideleaf: {error:#}\nTry 'wideleaf lab run --help'.");
                 Ok(ExitCode::from(STATUS))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The `wideleaf` command: the lab, the kernel series and the tool in one
-//! static binary, which is also the lab guest's init.
+//! static binary.
 
 mod cmd_align;
 mod cmd_bench;
@@ -107,12 +107,16 @@ fn told(error: &clap::Error) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    if wideleaf_guest::init::wanted() {
-        wideleaf_guest::init::main();
-    }
-    let command = match Cli::try_parse() {
+    let line = cmd_lab::with_job(std::env::args_os().collect());
+    let command = match Cli::try_parse_from(&line) {
         Ok(cli) => cli.command,
-        Err(error) => return told(&error),
+        Err(error) => match cmd_lab::explain(&error, &line) {
+            Some(why) => {
+                tell!("wideleaf: {why}\nTry 'wideleaf lab run --help'.");
+                return ExitCode::from(usage::STATUS);
+            }
+            None => return told(&error),
+        },
     };
     if !command.writes_to_pipes_of_its_own() {
         end_with_the_reader();

@@ -18,7 +18,7 @@ const fn triple(arch: Arch) -> &'static str {
     }
 }
 
-/// The static `wideleaf` of the guest's architecture: `given`, else the one
+/// The static `wideleaf-guest` of the guest's architecture: `given`, else the one
 /// in the folder that [`ENV`] names, beside this program or in the cargo
 /// target folder that this program lies in.
 ///
@@ -32,15 +32,16 @@ pub fn guest_binary(arch: Arch, given: Option<&Path>) -> Result<PathBuf> {
     let triple = triple(arch);
     let places = |dir: &Path| {
         [
-            dir.join(format!("wideleaf-{arch}")),
-            dir.join(triple).join("release/wideleaf"),
-            dir.join(triple).join("debug/wideleaf"),
+            dir.join(format!("wideleaf-guest-{arch}")),
+            dir.join(triple).join("release/wideleaf-guest"),
+            dir.join(triple).join("debug/wideleaf-guest"),
         ]
     };
     find(places).with_context(|| {
         format!(
-            "no wideleaf for the guest ({triple}): build it with 'make build', or with \
-             'cargo build --release --target {triple} -p wideleaf', or name it with --guest-bin"
+            "no wideleaf-guest for {triple}: build it with 'make build', or with \
+             'cargo build --release --target {triple} -p wideleaf-jobs --no-default-features \
+             --features guest', or name it with --guest-bin"
         )
     })
 }

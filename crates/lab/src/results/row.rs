@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A row of the side-by-side table: what a job shows of its figures.
 
+use crate::job::{Job, Measured, Run};
+use crate::results::figures::Figure;
 use crate::results::{BootResult, Compared, Comparison};
 use std::collections::BTreeMap;
 use wideleaf_kbuild::Variant;
@@ -18,7 +20,53 @@ pub struct Row {
     pub change: String,
 }
 
+/// A row that definitions of figures ask for.
+#[derive(Clone, Debug)]
+pub struct Shown<'a> {
+    /// Its section.
+    pub section: &'static str,
+    /// Its label.
+    pub label: &'static str,
+    figures: Vec<&'a Figure>,
+}
+
+impl Shown<'_> {
+    /// The row of a case, which stands in place of the first `<...>` of the figures' names.
+    pub fn of_case(&self, comparison: &Comparison, case: &str, section: &str, label: &str) -> Row {
+        let names = self.figures.iter().map(|figure| figure.of_case(case));
+        Row::figures(comparison, section, label, &names.collect::<Vec<_>>())
+    }
+}
+
+/// The rows that definitions ask for, in their order.
+pub fn shown(definitions: &[Figure]) -> Vec<Shown<'_>> {
+    let mut all: Vec<Shown<'_>> = Vec::new();
+    for figure in definitions {
+        let Some((section, label)) = figure.row else {
+            continue;
+        };
+        match all.last_mut() {
+            Some(last) if (last.section, last.label) == (section, label) => {
+                last.figures.push(figure);
+            }
+            _ => all.push(Shown {
+                section,
+                label,
+                figures: vec![figure],
+            }),
+        }
+    }
+    all
+}
+
 impl Row {
+    /// The rows that definitions ask for, of a job without cases.
+    pub fn defined(comparison: &Comparison, definitions: &[Figure]) -> Vec<Self> {
+        let shown = shown(definitions);
+        let row = |shown: &Shown<'_>| shown.of_case(comparison, "", shown.section, shown.label);
+        shown.iter().map(row).collect()
+    }
+
     /// A row of figures by name; several stand in one cell, with a slash
     /// between, and the change is that of their sum.
     pub fn figures(
@@ -50,27 +98,44 @@ impl Row {
     }
 
     /// A row that says something of each variant's first run.
-    pub fn text(
-        comparison: &Comparison,
+    pub fn text<J: Job>(
+        measured: &Measured<'_, J>,
         section: &str,
         label: &str,
-        cell: impl Fn(&BootResult) -> String,
+        cell: impl Fn(&Run<'_, J>) -> String,
     ) -> Self {
-        let variants = comparison.variants().into_iter();
+        let variants = measured.variants().into_iter();
         Self {
             section: section.into(),
             label: label.into(),
             cells: variants
-                .map(|variant| comparison.run(variant).map_or("-".into(), &cell))
+                .map(|variant| measured.run(variant).map_or("-".into(), &cell))
                 .collect(),
             change: String::new(),
         }
     }
 
+    /// How long the guests ran.
+    pub fn time<J: Job>(measured: &Measured<'_, J>, section: &str) -> Self {
+        let label = "time under emulation (not speed)";
+        Self::text(measured, section, label, |run| {
+            format!("{:.2} s", run.wall_s)
+        })
+    }
+
     /// Which leaves mapped what the guest knows as `id`: `2M 98%, 64K 2%`,
     /// widest share first.
     pub fn leaves(comparison: &Comparison, section: &str, label: &str, id: u64) -> Self {
-        Self::text(comparison, section, label, |run| leaves(run, id))
+        let variants = comparison.variants().into_iter();
+        let run = |variant| comparison.run(variant);
+        Self {
+            section: section.into(),
+            label: label.into(),
+            cells: variants
+                .map(|variant| run(variant).map_or("-".into(), |run| leaves(run, id)))
+                .collect(),
+            change: String::new(),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The guest's first and only root: the `wideleaf` binary and the job.
+//! The guest's first and only root: the `wideleaf-guest` binary and the job.
 
 use anyhow::{Context, Result, bail};
 use std::io::Write;

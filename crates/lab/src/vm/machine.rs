@@ -6,6 +6,7 @@ use crate::vm::monitor::Monitor;
 use crate::vm::qemu::{self, Guest};
 use crate::vm::scratch::Tethered;
 use anyhow::Context;
+use serde_json::Value;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wideleaf_guest::protocol::{Failure as GuestFailure, Farewell, Hello, Message, Outcome};
+use wideleaf_guest::protocol::{Failure as GuestFailure, Farewell, Hello, Message};
 
 /// How often answers are looked for.
 const POLL: Duration = Duration::from_millis(20);
@@ -40,7 +41,7 @@ pub struct Boot {
     /// The phases in order.
     pub phases: Vec<PhaseSeen>,
     /// What the job found.
-    pub outcome: Outcome,
+    pub outcome: Value,
     /// The guest's last words.
     pub farewell: Farewell,
     /// From QEMU's start to its end.
@@ -149,7 +150,7 @@ struct Answers {
     phases: Vec<PhaseSeen>,
     /// The phase that runs, by its place among them, and since when.
     running: Option<(usize, Instant)>,
-    outcome: Option<Outcome>,
+    outcome: Option<Value>,
     error: Option<GuestFailure>,
     farewell: Option<Farewell>,
     garbled: Option<String>,
@@ -290,7 +291,7 @@ impl Answers {
                 self.phases.push(PhaseSeen { id, name, wall });
             }
             Ok(Message::Plug { bytes }) => self.plug = Some(bytes),
-            Ok(Message::Result(outcome)) => self.outcome = Some(*outcome),
+            Ok(Message::Result { outcome }) => self.outcome = Some(outcome),
             Ok(Message::Error(error)) => self.error = Some(error),
             Ok(Message::Done(farewell)) => self.farewell = Some(farewell),
             Ok(_) => {}
@@ -370,7 +371,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     const HELLO: &str = r#"{"message":"hello","version":1,"release":"6.12.117","build":"","machine":"aarch64","page_size":65536,"cmdline":"","memory":1}"#;
-    const RESULT: &str = r#"{"message":"result","kind":"boot"}"#;
+    const RESULT: &str = r#"{"message":"result","outcome":{"steps":3}}"#;
     const DONE: &str = r#"{"message":"done","tainted":0,"uptime_cs":100}"#;
     const LIMIT: Duration = Duration::from_secs(60);
 
@@ -394,7 +395,7 @@ mod tests {
     fn a_complete_conversation_is_a_success() {
         let boot = ended(&[HELLO, RESULT, DONE], "booting\n", Some(0)).unwrap();
         assert_eq!(boot.hello.release, "6.12.117");
-        assert_eq!(boot.outcome, Outcome::Boot);
+        assert_eq!(boot.outcome, serde_json::json!({ "steps": 3 }));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs what was asked for, prints the tables, judges and writes the results.
 
-use super::arguments::RunArgs;
+use super::arguments::Run;
 use crate::screen::Screen;
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use wideleaf_lab::target::{Kernels, Target};
 use wideleaf_lab::vm::scratch;
 use wideleaf_lab::{referee, table};
 
-impl RunArgs {
+impl Run {
     /// Runs `targets` one after the other.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl RunArgs {
         for target in targets {
             let comparison = lab.compare(target)?;
             if !self.json_to_stdout() {
-                let text = table::render(target.job, &comparison);
+                let text = table::render(target.job, &comparison)?;
                 let gap = if comparisons.is_empty() { "" } else { "\n" };
                 printed = printed.and_then(|()| screen.print(&format!("{gap}{text}")));
             }
@@ -55,52 +55,49 @@ impl RunArgs {
         Ok(Lab {
             cache,
             kernels: self.kernels()?,
-            guest_binary: self.guest_bin.clone(),
-            plugin: self.plugin.clone(),
-            keep: self.keep.clone(),
+            guest_binary: self.on.guest_bin.clone(),
+            plugin: self.on.plugin.clone(),
+            keep: self.on.keep.clone(),
             observer,
         })
     }
 
     /// Whether its kernels are built from Debian's sources.
     pub(super) fn builds_from_debian(&self) -> bool {
-        self.kernel.is_empty() && self.tree.is_none()
+        self.on.kernel.is_empty() && self.on.tree.is_none()
     }
 
     fn kernels(&self) -> Result<Kernels> {
-        let files = || KernelDir::find(self.kernel_dir.as_deref());
+        let files = || KernelDir::find(self.on.kernel_dir.as_deref());
         if let Some(commits) = self.commits()? {
             return Ok(Kernels::Commits(files()?, commits));
         }
-        if self.kernel.is_empty() {
+        if self.on.kernel.is_empty() {
             return files().map(Kernels::Built);
         }
-        let given: BTreeMap<_, _> = self.kernel.iter().cloned().collect();
+        let given: BTreeMap<_, _> = self.on.kernel.iter().cloned().collect();
         Ok(Kernels::Given(given))
     }
 
     fn json_to_stdout(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
+        self.on.json.as_deref() == Some(Path::new("-"))
     }
 
     fn conclude(&self, comparisons: Vec<Comparison>, screen: &Screen) -> Result<ExitCode> {
-        let verdicts: Vec<Verdict> = comparisons
-            .iter()
-            .flat_map(|comparison| {
-                let own = self.job.verdicts(comparison).into_iter();
-                let expected = self.expect.iter();
-                let asked = expected.map(|expect| expect.judge(self.job, comparison));
-                let referee = referee::verdicts(comparison);
-                own.chain(referee).chain(asked)
-            })
-            .collect();
+        let mut verdicts: Vec<Verdict> = Vec::new();
+        for comparison in &comparisons {
+            verdicts.extend(self.job.look(comparison)?.verdicts());
+            verdicts.extend(referee::verdicts(comparison));
+            let expected = self.on.expect.iter();
+            verdicts.extend(expected.map(|expect| expect.judge(self.job, comparison)));
+        }
         let passed = verdicts.iter().all(|verdict| verdict.passed);
         let lines: String = verdicts
             .iter()
             .map(|verdict| format!("{verdict}\n"))
             .collect();
         let results = Results::new(comparisons, verdicts);
-        match &self.json {
+        match &self.on.json {
             Some(_) if self.json_to_stdout() => screen.print(&(results.to_json()? + "\n"))?,
             Some(path) => results.write(path)?,
             None => {}

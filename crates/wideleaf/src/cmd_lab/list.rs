@@ -2,21 +2,52 @@
 //! `wideleaf lab list`: what there is to choose from.
 
 use crate::stdout::{say, write_out};
-use anyhow::Result;
+use anyhow::{Context, Error, Result};
 use serde_json::json;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wideleaf_jobs::{registry, schema};
 use wideleaf_kbuild::{Arch, Base};
+use wideleaf_kit::replace::replace;
 use wideleaf_kit::table::{Table, left};
 use wideleaf_lab::disk::filesystem::Filesystem;
-use wideleaf_lab::jobs::JOBS;
 use wideleaf_lab::profiles;
 
-/// Lists everything.
-///
-/// # Errors
-///
-/// If it cannot be written.
-pub fn run(json: bool) -> Result<ExitCode> {
+/// What is listed, and how.
+#[derive(clap::Args)]
+pub struct List {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Bring the tables of this page up to date, docs/lab-schema.md, which are made
+    /// of the jobs' definitions
+    #[arg(long, value_name = "PAGE", conflicts_with = "json")]
+    schema: Option<PathBuf>,
+}
+
+impl List {
+    /// Lists everything.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub fn run(&self) -> Result<ExitCode> {
+        match &self.schema {
+            Some(page) => update(page),
+            None => everything(self.json),
+        }
+    }
+}
+
+fn update(page: &Path) -> Result<ExitCode> {
+    let what = || page.display().to_string();
+    let text = std::fs::read_to_string(page).with_context(what)?;
+    let made = schema::page(&text).map_err(Error::msg).with_context(what)?;
+    replace(page, made).with_context(what)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn everything(json: bool) -> Result<ExitCode> {
     let names = |names: Vec<&str>| names.join(", ");
     let page_sizes = |arch: Arch| {
         arch.page_sizes()
@@ -25,7 +56,9 @@ pub fn run(json: bool) -> Result<ExitCode> {
             .collect::<Vec<_>>()
     };
     if json {
-        let jobs = JOBS.map(|job| json!({ "name": job.name(), "about": job.about() }));
+        let jobs = registry::public().map(|job| job.facts());
+        let jobs = jobs.map(|facts| json!({ "name": facts.name, "about": facts.about }));
+        let jobs: Vec<_> = jobs.collect();
         let arches: Vec<_> = Arch::ALL
             .iter()
             .map(|&arch| {
@@ -42,8 +75,8 @@ pub fn run(json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(["", "", ""].map(left)).gap("  ");
-    for job in JOBS {
-        table.row(["job", job.name().as_str(), job.about()]);
+    for facts in registry::public().map(|job| job.facts()) {
+        table.row(["job", facts.name, facts.about]);
     }
     for base in Base::ALL {
         table.row(["base", base.name(), ""]);

@@ -74,7 +74,7 @@ const CURVE: [&str; 12] = [
 fn pattern(text: &str) -> Result<Named, String> {
     Ok(Named {
         name: text.to_string(),
-        pattern: wideleaf_guest::sparse::pattern(text)?,
+        pattern: wideleaf_jobs::sparse::pattern::pattern(text)?,
     })
 }
 

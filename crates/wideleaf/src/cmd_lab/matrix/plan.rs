@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a row runs, and the key that says whether it has been done.
 
-use super::super::arguments::RunArgs;
+use super::super::arguments::Run;
 use super::words;
 use anyhow::Result;
 use std::cell::RefCell;
@@ -139,20 +139,20 @@ impl<'a> Planner<'a> {
         for (variant, kernel) in target.variants.iter().zip(self.kernels(&lab, &target)?) {
             key = key.field(format!("kernel {variant}"), kernel);
         }
-        let counts = target.job.counts() || target.options.referee;
+        let counts = target.needs_plugin();
         let what = format!(
             "{} {counts} {:?} {:?}",
             target.arch, lab.guest_binary, lab.plugin
         );
         let guests = target.variants.len();
-        let memory = host::guest_takes(target.job.memory(&target.options));
+        let memory = host::guest_takes(target.plan.memory);
         let planned = Planned {
             name: row.name.clone(),
             machine: row.machine.clone(),
             words,
             key: key.id(),
             programs: self.once(what, || programs(&lab, &target))?,
-            cpus: guests * target.options.cpus as usize,
+            cpus: guests * target.common.cpus as usize,
             memory: guests as u64 * memory,
         };
         Ok(Entry {
@@ -192,7 +192,7 @@ impl<'a> Planner<'a> {
     ///
     /// If they cannot be had.
     pub fn prepare(&self, entry: &Entry, observer: &dyn Observer) -> Result<()> {
-        let run: RunArgs = words::parse(&entry.row.words)?.0;
+        let run: Run = words::parse(&entry.row.words)?.0;
         run.lab(self.cache, observer)?.prepare(&entry.target)
     }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line of `lab run` as a matrix file's vocabulary, and rows held against it.
 
-use super::super::arguments::RunArgs;
+use super::super::arguments::Run;
+use super::super::command::{self, of_job};
 use anyhow::{Context, Result, bail};
-use clap::{Arg, ArgAction, Args, Parser};
+use clap::{Arg, ArgAction, Parser};
+use std::collections::BTreeMap;
 use std::path::Path;
+use wideleaf_jobs::registry;
 use wideleaf_kbuild::{Arch, Base, Variant};
-use wideleaf_lab::jobs::JOBS;
 use wideleaf_lab::target::Target;
 use wideleaf_matrix::file::{self, Mistake, Row};
 use wideleaf_matrix::vocabulary::{Architecture, RowOption, Values, Vocabulary};
@@ -28,7 +30,7 @@ const OWN: [&str; 9] = [
 #[command(no_binary_name = true)]
 struct Cli {
     #[command(flatten)]
-    run: RunArgs,
+    run: Run,
 }
 
 /// The rows of a matrix file.
@@ -49,10 +51,14 @@ pub fn read(path: &Path) -> Result<Vec<Row>, Mistake> {
 /// # Errors
 ///
 /// What `lab run` would refuse.
-pub fn parse(words: &[String]) -> Result<(RunArgs, Target)> {
-    let run = match Cli::try_parse_from(words) {
+pub fn parse(words: &[String]) -> Result<(Run, Target)> {
+    let words = command::with_job(words.iter().map(Into::into).collect());
+    let run = match Cli::try_parse_from(&words) {
         Ok(cli) => cli.run,
-        Err(error) => bail!("{}", first_sentence(&error.render().to_string())),
+        Err(error) => match command::explain(&error, &words) {
+            Some(why) => bail!("{why}"),
+            None => bail!("{}", first_sentence(&error.render().to_string())),
+        },
     };
     let mut targets = run.targets()?;
     let target = targets.pop().context("a row asks for one comparison")?;
@@ -80,13 +86,19 @@ fn vocabulary() -> Vocabulary {
             page_sizes: sizes.iter().map(ToString::to_string).collect(),
         }
     };
-    let command = RunArgs::augment_args(clap::Command::new("run"));
+    // One of each name: two jobs' options of one name take values in the same way.
+    let mut options = BTreeMap::new();
+    for job in registry::ALL {
+        let command = of_job(*job);
+        let of_job = command.get_arguments().filter_map(option);
+        options.extend(of_job.map(|option| (option.name.clone(), option)));
+    }
     Vocabulary {
-        jobs: JOBS.map(|job| job.name()).to_vec(),
+        jobs: registry::ALL.iter().map(|job| job.name().into()).collect(),
         bases: Base::ALL.iter().map(ToString::to_string).collect(),
         machines: Arch::ALL.iter().map(machine).collect(),
         variants: Variant::ALL.iter().map(ToString::to_string).collect(),
-        options: command.get_arguments().filter_map(option).collect(),
+        options: options.into_values().collect(),
     }
 }
 
@@ -150,7 +162,11 @@ mod tests {
                 "jobs = 'exec'\nmachines = 'x86_64'\noptions = { profile = 'cortex-a53' }",
                 "3: --profile",
             ),
-            ("jobs = 'exce'", "1: unknown job 'exce': known are exec"),
+            ("jobs = 'exce'", "1: unknown job 'exce'"),
+            (
+                "jobs = 'boot'\noptions = { touch = 'sweep' }",
+                "2: --touch is no option of the job boot, only of sparse",
+            ),
         ] {
             let error = refusal(text);
             assert!(error.starts_with(part), "{text}: {error}");

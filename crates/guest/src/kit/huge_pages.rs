@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Settings of transparent huge pages: which folios anonymous memory gets, and how busy khugepaged
+//! is.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+
+/// Not there without transparent huge pages.
+const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
+
+/// Anonymous memory in folios of the contpte leaf's size: 64K with 4K pages, 2M with others. A
+/// kernel that has no such folios does not need them.
+pub fn allow_large_folios() {
+    for size in ["64", "2048"] {
+        let path = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{size}kB/enabled");
+        let _ = fs::write(path, "always");
+    }
+}
+
+/// Keeps khugepaged from what a job measures. It looks at a process as soon as that maps
+/// something, and then every ten seconds of wall time; it reads and collapses as much as a PMD
+/// maps, with 16K pages 32M of text, if a single page of it is there. So it is told to sleep for
+/// 24 days, and to fill no holes, of which the first round finds nothing else.
+///
+/// # Errors
+///
+/// If a setting cannot be written.
+pub fn quiet_khugepaged() -> Result<()> {
+    let folder = Path::new(KHUGEPAGED);
+    if !folder.exists() {
+        return Ok(());
+    }
+    for (name, value) in [("max_ptes_none", 0), ("scan_sleep_millisecs", i32::MAX)] {
+        let path = folder.join(name);
+        fs::write(&path, value.to_string()).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Has khugepaged look often; kernels without it go without.
+pub fn wake_khugepaged() {
+    for (name, value) in [("scan_sleep_millisecs", "50"), ("pages_to_scan", "65536")] {
+        let _ = fs::write(Path::new(KHUGEPAGED).join(name), value);
+    }
+}

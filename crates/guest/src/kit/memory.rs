@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Little memory: a limit for the job's process, or a machine that is full already.
+
+use crate::kit::cgroup;
+use crate::kit::mapping::Mapping;
+use crate::kit::page_cache::drop_caches;
+use crate::kit::process::{Process, sleep};
+use crate::protocol::MemoryPressure;
+use anyhow::{Context, Result, ensure};
+use nix::unistd::pipe;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// What one step takes at least. Less would be a waste of system calls, more could overshoot.
+const STEP: u64 = 2 << 20;
+
+/// Makes memory scarce as asked. Returns the cgroup that this process is in from now on, if its
+/// memory is limited.
+pub fn arrange(pressure: &MemoryPressure) -> Result<Option<PathBuf>> {
+    if let Some(free) = pressure.free {
+        fill(free, pressure.fragmented)?;
+    }
+    pressure.limit.map(limit).transpose()
+}
+
+/// Moves this process into a cgroup of its own with this memory.max.
+fn limit(bytes: u64) -> Result<PathBuf> {
+    let group = cgroup::limited("job", &bytes.to_string())?;
+    cgroup::enter(&group)?;
+    Ok(group)
+}
+
+fn write(path: &str, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("{path}: cannot write {text}"))
+}
+
+/// Has a child take memory that cannot be reclaimed, until no more than `keep` bytes above the
+/// high watermarks are free. It keeps it until the machine is off.
+fn fill(keep: u64, fragmented: bool) -> Result<()> {
+    // A boost raises the marks for a while when memory becomes fragmented, by more than may be
+    // free here: it would move what this is measured by, and end in the OOM killer.
+    write("/proc/sys/vm/watermark_boost_factor", "0")?;
+    // Pages and slab: what is in a cache now would be free memory a moment later.
+    drop_caches()?;
+    if fragmented {
+        // What is fragmented is to stay so.
+        write("/proc/sys/vm/compact_unevictable_allowed", "0")?;
+    }
+    let (mut answer, mut tell) = {
+        let (read, write) = pipe().context("pipe")?;
+        (File::from(read), File::from(write))
+    };
+    // The parent's own end of it is closed with the closure.
+    let taker = move || {
+        let taken = if fragmented {
+            fragment(keep)
+        } else {
+            take(keep)
+        };
+        let text = match taken {
+            Ok(()) => String::new(),
+            Err(error) => format!("{error:#}"),
+        };
+        let _ = tell.write_all(text.as_bytes());
+        drop(tell);
+        sleep()
+    };
+    let _ = Process::fork(taker)?;
+    let mut error = String::new();
+    answer.read_to_string(&mut error).context("pipe")?;
+    ensure!(error.is_empty(), "cannot fill the memory: {error}");
+    Ok(())
+}
+
+fn take(keep: u64) -> Result<()> {
+    loop {
+        let above = free_above_watermarks()?;
+        let Some(excess) = above.checked_sub(keep).filter(|excess| *excess >= STEP) else {
+            return Ok(());
+        };
+        // Half of it at a time: page tables and the like take memory too.
+        lock_memory((excess / 2).max(STEP) / STEP * STEP)?;
+    }
+}
+
+/// Takes all memory, the last of it page by page, and gives back every second one of those pages:
+/// `keep` bytes, each with a neighbour that is taken.
+fn fragment(keep: u64) -> Result<()> {
+    let page = wideleaf_bench::page_size();
+    take(2 * keep)?;
+    let bytes = free_above_watermarks()?.min(2 * keep) / (2 * page) * (2 * page);
+    let memory = Mapping::anonymous(None, bytes, 0)?;
+    memory.advise(libc::MADV_NOHUGEPAGE)?;
+    memory.lock()?;
+    for at in (0..bytes).step_by(2 * page as usize) {
+        memory.part(at, page).advise(libc::MADV_DONTNEED_LOCKED)?;
+    }
+    Ok(())
+}
+
+fn lock_memory(bytes: u64) -> Result<()> {
+    Mapping::anonymous(None, bytes, libc::MAP_LOCKED | libc::MAP_POPULATE).map(drop)
+}
+
+/// Bytes free above the sum of all zones' high watermarks; 0 if below.
+fn free_above_watermarks() -> Result<u64> {
+    let text = fs::read_to_string("/proc/zoneinfo").context("/proc/zoneinfo")?;
+    let pages = zone_sum(&text, &["pages", "free"]).saturating_sub(zone_sum(&text, &["high"]));
+    Ok(pages * wideleaf_bench::page_size())
+}
+
+/// Sum over all zones of the number behind these words.
+fn zone_sum(zoneinfo: &str, words: &[&str]) -> u64 {
+    let value = |line: &str| {
+        let mut parts = line.split_ascii_whitespace();
+        let named = words.iter().all(|word| parts.next() == Some(*word));
+        named.then(|| parts.next()?.parse::<u64>().ok()).flatten()
+    };
+    zoneinfo.lines().filter_map(value).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_add_up_and_per_cpu_marks_do_not_count() {
+        let text = "\
+Node 0, zone      DMA
+  pages free     100
+        boost    0
+        min      10
+        low      20
+        high     30
+    cpu: 0
+              count:    5
+              high:     14
+Node 0, zone   Normal
+  pages free     200
+        high     60
+      nr_free_pages 200
+";
+        assert_eq!(zone_sum(text, &["pages", "free"]), 300);
+        assert_eq!(zone_sum(text, &["high"]), 90);
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is asked and shown.
+
+use super::{NAME, Report, Task};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use wideleaf_lab::job::{Facts, Job, Measured};
+use wideleaf_lab::plan::{Asked, Plan};
+use wideleaf_lab::results::row::Row;
+
+/// The job.
+#[derive(Debug)]
+pub struct Boot;
+
+/// The registry's entry.
+pub const JOB: Boot = Boot;
+
+/// What it takes.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Options {}
+
+impl Job for Boot {
+    type Options = Options;
+    type Report = Report;
+
+    fn facts(&self) -> Facts {
+        Facts {
+            examples: &[
+                "boot --referee",
+                "boot --tree ~/linux --patched HEAD --variants patched",
+            ],
+            ..Facts::new(
+                NAME,
+                "nothing: whether the kernels boot to user space and power off",
+            )
+        }
+    }
+
+    fn plan(&self, _: &Asked<'_, Options>) -> Result<Plan, String> {
+        Ok(Plan::new(&Task {}, 60))
+    }
+
+    fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
+        vec![Row::time(measured, "boot")]
+    }
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What several jobs' host sides share. What their guest sides share is in `crates/guest`.
+
+#[cfg(feature = "host")]
+pub mod linear;
+#[cfg(feature = "host")]
+pub mod text;

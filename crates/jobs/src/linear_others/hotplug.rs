@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Memory that comes and goes: the host plugs it into the guest's virtio-mem device when asked.
+
+use anyhow::{Context, Result, bail, ensure};
+use fastrand::Rng;
+use std::fs;
+use std::time::{Duration, Instant};
+use wideleaf_guest::kit::linear;
+use wideleaf_guest::kit::linear_owned::Owned;
+use wideleaf_guest::port::Port;
+use wideleaf_guest::protocol::Message;
+
+/// For what new memory is used.
+const POLICY: &str = "/sys/devices/system/memory/auto_online_blocks";
+
+/// Bytes of one block of it, in hexadecimal digits.
+const BLOCK: &str = "/sys/devices/system/memory/block_size_bytes";
+
+/// How long memory may take to come or go: blocks are emptied page by page, and a kernel with
+/// KASAN takes more than a minute for 1G on a busy host.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How much of what was plugged is used, in bytes at most.
+const USED: u64 = 64 << 20;
+
+/// For whom memory is that is plugged.
+#[derive(Clone, Copy, Debug)]
+pub enum Use {
+    /// For what can be moved elsewhere, so that all of it can go again.
+    Movable,
+    /// For anybody.
+    Kernel,
+}
+
+/// Memory that is there.
+#[derive(Debug)]
+pub struct Plugged {
+    /// What the linear map maps without it, and with it, in bytes.
+    before: u64,
+    with: u64,
+}
+
+/// Bytes in which memory comes and goes.
+pub fn block() -> Result<u64> {
+    let text = fs::read_to_string(BLOCK).context(BLOCK)?;
+    u64::from_str_radix(text.trim(), 16).context(BLOCK)
+}
+
+/// Asks the host for memory and waits until the linear map maps all of it.
+pub fn plug(port: &Port, bytes: u64, whom: Use) -> Result<Plugged> {
+    let policy = match whom {
+        Use::Movable => "online_movable",
+        Use::Kernel => "online_kernel",
+    };
+    fs::write(POLICY, policy).context(POLICY)?;
+    let before = mapped();
+    ask(port, bytes)?;
+    wait("plugged memory", || mapped() >= before + bytes)?;
+    Ok(Plugged {
+        before,
+        with: mapped(),
+    })
+}
+
+/// Plugs memory, uses some of it and has it taken away. What was in it must still be there, and the
+/// linear map must map what it did before.
+pub fn movable(port: &Port, bytes: u64) -> Result<()> {
+    let plugged = plug(port, bytes, Use::Movable)?;
+    let mut owned = Owned::filled(USED.min(bytes / 2), &mut Rng::with_seed(bytes))?;
+    ask(port, 0)?;
+    wait("memory gone", || mapped() <= plugged.before)?;
+    let left = mapped();
+    ensure!(
+        left == plugged.before,
+        "the linear map has {left} bytes, {} before memory came and went",
+        plugged.before
+    );
+    owned.check_all().map(drop)
+}
+
+impl Plugged {
+    /// Has as much of it taken away as nobody uses, a block at least. Returns how much.
+    pub fn unplug_some(self, port: &Port) -> Result<u64> {
+        let block = block()?;
+        ask(port, 0)?;
+        wait("a block of memory gone", || mapped() + block <= self.with)?;
+        Ok(self.with - mapped())
+    }
+}
+
+/// What the linear map maps, in bytes, as the kernel counts.
+fn mapped() -> u64 {
+    linear::leaves().values().sum()
+}
+
+fn ask(port: &Port, bytes: u64) -> Result<()> {
+    port.send(&Message::Plug { bytes })
+        .context("cannot ask for memory")
+}
+
+fn wait(what: &str, done: impl Fn() -> bool) -> Result<()> {
+    let begun = Instant::now();
+    while !done() {
+        if begun.elapsed() > PATIENCE {
+            bail!(
+                "no {what} in {} s; {} bytes are mapped",
+                PATIENCE.as_secs(),
+                mapped()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is asked and shown.
+
+use super::{NAME, Report, Task};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use wideleaf_lab::job::{Facts, Job, Measured};
+use wideleaf_lab::plan::{Asked, Plan};
+use wideleaf_lab::results::row::Row;
+
+/// The job.
+#[derive(Debug)]
+pub struct Maintenance;
+
+/// The registry's entry.
+pub const JOB: Maintenance = Maintenance;
+
+/// What it takes.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Options {}
+
+impl Job for Maintenance {
+    type Options = Options;
+    type Report = Report;
+
+    fn facts(&self) -> Facts {
+        Facts {
+            examples: &["maintenance --referee --json findings.json"],
+            ..Facts::new(
+                NAME,
+                "memory protected, unmapped, moved, shared, reused: work for --referee",
+            )
+        }
+    }
+
+    fn plan(&self, _: &Asked<'_, Options>) -> Result<Plan, String> {
+        Ok(Plan::new(&Task {}, 120))
+    }
+
+    fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
+        vec![Row::time(measured, "steps done")]
+    }
+}

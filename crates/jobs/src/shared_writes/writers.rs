@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Processes that map files of their own, write to all of the mapping, and unmap it.
+
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use wideleaf_guest::kit::marker;
+use wideleaf_guest::kit::shared_file::{SharedFile, write_all};
+use wideleaf_guest::kit::together::{Member, Together};
+
+/// What each process does with its file.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// Bytes of the file in front of the mapping.
+    pub before: u64,
+    /// Bytes of the mapping.
+    pub len: u64,
+    /// Bytes by which address and offset differ, modulo 2M.
+    pub skew: u64,
+    /// How often it maps, writes and unmaps.
+    pub rounds: u64,
+    /// Number of the first process' coverage record.
+    pub id: u64,
+}
+
+/// A process for each file, ready to begin. Together they do the work, and say how many faults they
+/// took for it.
+pub fn fork(files: &[SharedFile], work: &Work) -> Result<Together> {
+    Together::fork(files.len(), |who, member| {
+        write(who as u64, &files[who], work, member)
+    })
+}
+
+/// What one process does.
+fn write(who: u64, file: &SharedFile, work: &Work, member: &Member) -> Result<()> {
+    // A first time unmeasured: the address, and the page tables above.
+    let mapping = file.map(work.before, work.len, work.skew)?;
+    mapping.unmap()?;
+    member.begin()?;
+    let before = faults()?;
+    for round in 0..work.rounds {
+        let mapping = file.map_at(mapping.start, work.before, work.len)?;
+        write_all(mapping, who, round);
+        if who == 0 && round == 0 {
+            marker::coverage(mapping.start, work.len, work.id);
+        }
+        mapping.unmap()?;
+    }
+    member.done(faults()? - before)
+}
+
+/// Of this process so far.
+fn faults() -> Result<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).context("getrusage")?;
+    Ok((usage.minor_page_faults() + usage.major_page_faults()) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wideleaf_bench::page_size;
+
+    #[test]
+    fn all_write_and_their_faults_add_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let len = 16 * page_size();
+        let files: Vec<_> = ["one", "other"]
+            .map(|name| SharedFile::make(&dir.path().join(name), len, page_size()).unwrap())
+            .into();
+        let work = Work {
+            before: 0,
+            len,
+            skew: 0,
+            rounds: 2,
+            id: 1,
+        };
+        let mut crew = fork(&files, &work).unwrap();
+        assert!(crew.work().unwrap() >= 2 * 2);
+        crew.end().unwrap();
+        for (who, file) in files.iter().enumerate() {
+            file.verify(0, len, who as u64, 2).unwrap();
+        }
+    }
+}

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `wideleaf lab run JOB`: a command for each job, made of its own options, those of every job and
+//! those of `lab run`.
+
+use super::arguments::{Run, RunArgs};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use std::ffi::OsString;
+use wideleaf_jobs::registry;
+use wideleaf_lab::job::{self, AnyJob};
+use wideleaf_lab::options::Common;
+
+const NOTES: &str = "\
+Without a JOB it is exec. 'wideleaf lab run JOB --help' tells what a job takes.
+
+Variants:       pristine, patched; and parts of the series, each with those before:
+                fixes (bugs of the base), aligned (placed where wide leaves fit),
+                reads (text read by the widest leaf that its mapping holds), writes
+                (write faults on shared mappings map what fits of a folio), evidence
+                (text read so only where faults gave evidence that it pays).
+                The series on the linear map: linear-map; both (patched, then linear-map)
+
+Bases:          6.12 (default), 7.3
+Architectures:  arm64 (default), x86_64
+Page sizes:     4K, 16K, 64K (default) on arm64; 4K on x86_64
+Profiles:       neoverse-v2 (default), neoverse-n1, cortex-a53 on arm64;
+                zen4 (default), sapphire-rapids on x86_64
+
+Expectations:   FIGURE<=LIMIT or FIGURE>=LIMIT; with % of the pristine kernel's
+                value, without % compared with the patched kernel's. Figures are
+                those of the JSON, see docs/lab-schema.md; FIGURE.spread is the
+                largest difference between repeated runs, 'spread' that of all
+                of the table.
+
+Examples:
+  wideleaf lab run
+  wideleaf lab run exec --repeat 2 --expect 'spread<=0.5%'
+  wideleaf lab run storm --kernel pristine=old/Image,patched=new/Image
+  wideleaf lab run boot --tree ~/linux --pristine v7.3 --patched my-branch
+
+Exit status:    0 done, 1 a run or an expectation failed, 2 wrong usage";
+
+impl Args for Run {
+    fn augment_args(command: Command) -> Command {
+        let jobs = registry::ALL.iter().map(|job| of_job(*job));
+        let command = command.after_help(NOTES).subcommand_value_name("JOB");
+        let command = command.subcommand_help_heading("Jobs");
+        command.subcommand_required(true).subcommands(jobs)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Run {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let wrong = |error: String| clap::Error::raw(ErrorKind::InvalidSubcommand, error);
+        let (name, matches) = matches
+            .subcommand()
+            .ok_or_else(|| wrong("name a job".into()))?;
+        let job = registry::find(name).map_err(wrong)?;
+        Ok(Self {
+            job,
+            on: RunArgs::from_arg_matches(matches)?,
+            common: Common::from_arg_matches(matches)?,
+            own: job.parse(matches).map_err(|e| wrong(e.to_string()))?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The command of one job.
+pub fn of_job(job: &dyn AnyJob) -> Command {
+    let facts = job.facts();
+    let command = Command::new(facts.name)
+        .about(facts.about)
+        .hide(facts.hidden)
+        .after_help(examples(facts.examples));
+    let command = job::command(job, command).next_help_heading("Machines and results");
+    RunArgs::augment_args(command)
+}
+
+fn examples(list: &[&str]) -> String {
+    let lines = list
+        .iter()
+        .map(|words| format!("\n  wideleaf lab run {words}"));
+    format!(
+        "Variants, bases, profiles and expectations: see 'wideleaf lab run --help'.\n\nExamples:{}",
+        lines.collect::<String>()
+    )
+}
+
+/// The words after `lab run` with the job in front: where none is named it is the default, and
+/// `--job JOB` is the older way to name one.
+pub fn with_job(mut words: Vec<OsString>) -> Vec<OsString> {
+    let named = words.iter().position(|word| {
+        let word = word.to_string_lossy();
+        word == "--job" || word.starts_with("--job=")
+    });
+    if let Some(at) = named {
+        let word = words.remove(at).to_string_lossy().into_owned();
+        let name = match word.split_once('=') {
+            Some((_, name)) => Some(name.into()),
+            None if at < words.len() => Some(words.remove(at)),
+            None => None,
+        };
+        let name = name.unwrap_or_default();
+        // Faults were jobs of their own.
+        let fault = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("selftest-"));
+        let named = match fault {
+            Some(fault) => ["selftest", "--fault", fault].map(OsString::from).into(),
+            None => vec![name],
+        };
+        words.splice(0..0, named);
+        return words;
+    }
+    let first = words.first().map(|word| word.to_string_lossy());
+    let is_option = first.as_deref().is_none_or(|word| word.starts_with('-'));
+    let asks_for_help = matches!(first.as_deref(), Some("-h" | "--help"));
+    if is_option && !asks_for_help {
+        words.insert(0, registry::DEFAULT.into());
+    }
+    words
+}
+
+/// What is wrong with the words that [`with_job`] gave, where clap cannot know: an option that
+/// other jobs take, a job that there is not.
+pub fn explain(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let job = registry::find(words.first()?.to_str()?);
+    let option = match (error.kind(), error.get(ContextKind::InvalidArg), job) {
+        (ErrorKind::InvalidSubcommand, _, Err(unknown)) => return Some(unknown),
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(option)), Ok(job)) => {
+            (job, option.clone())
+        }
+        _ => return None,
+    };
+    let (job, option) = option;
+    let long = option.strip_prefix("--")?;
+    let takes = |job: &&dyn AnyJob| {
+        let command = of_job(*job);
+        command
+            .get_arguments()
+            .any(|known| known.get_long() == Some(long))
+    };
+    let takers: Vec<_> = registry::public()
+        .filter(takes)
+        .map(|job| job.name())
+        .collect();
+    (!takers.is_empty()).then(|| {
+        let takers = takers.join(", ");
+        format!("{option} is no option of the job {job}, only of {takers}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Result, bail};
+    use clap::{Args, Command, CommandFactory, Parser};
+    use std::ffi::OsString;
+    use wideleaf_jobs::registry;
+    use wideleaf_kbuild::KernelDir;
+    use wideleaf_kbuild::{Arch, Base, PageSize, Variant};
+    use wideleaf_lab::job::usual;
+    use wideleaf_lab::profiles;
+    use wideleaf_lab::target::{Kernels, Target};
+
+    #[derive(Parser)]
+    #[command(no_binary_name = true)]
+    struct Cli {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn parse(args: &str) -> Result<Vec<Target>> {
+        let words: Vec<OsString> = with_job(args.split_whitespace().map(Into::into).collect());
+        match Cli::try_parse_from(&words) {
+            Ok(cli) => cli.run.targets(),
+            Err(error) => match explain(&error, &words) {
+                Some(why) => bail!("{why}"),
+                None => Err(error.into()),
+            },
+        }
+    }
+
+    fn refusal(args: &str) -> String {
+        match parse(args) {
+            Ok(targets) => panic!("{args}: accepted as {targets:?}"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    #[test]
+    fn the_default_is_the_issues() {
+        let targets = parse("").unwrap();
+        assert_eq!(targets.len(), 1);
+        let target = &targets[0];
+        assert_eq!(target.to_string(), "exec, Linux 6.12, arm64, 64K pages");
+        let (common, own) = usual(registry::find("exec").unwrap());
+        assert_eq!((&target.common, &target.own), (&common, &own));
+        assert_eq!(target.variants, [Variant::Pristine, Variant::Patched]);
+    }
+
+    #[test]
+    fn a_fault_is_planted_in_the_last_kernel() {
+        let files = || Kernels::Built(KernelDir::find(None).unwrap());
+        let plants = |args: &str| {
+            let target = &parse(args).unwrap()[0];
+            let planted = |variant: &Variant| target.spec(*variant, &files()).unwrap().plant;
+            target.variants.iter().map(planted).collect::<Vec<_>>()
+        };
+        let some = Some("no-unmap".to_string());
+        assert_eq!(plants("--plant no-unmap"), [None, some.clone()]);
+        assert_eq!(plants("--plant no-unmap --variants pristine"), [some]);
+    }
+
+    #[test]
+    fn all_is_every_possible_combination() {
+        let targets = parse("--base all --arch all --page-size all").unwrap();
+        assert_eq!(targets.len(), 2 * (3 + 1));
+        // Only arm64 has it.
+        assert_eq!(parse("--arch all --page-size 16K").unwrap().len(), 1);
+    }
+
+    /// A comparison that these arguments ask for, without having been run.
+    fn comparison(args: &str) -> wideleaf_lab::results::Comparison {
+        let target = parse(args).unwrap().remove(0);
+        serde_json::from_value(serde_json::json!({
+            "job": target.job.name(),
+            "base": target.base,
+            "arch": target.arch,
+            "page_size": target.page_size,
+            "common": target.common,
+            "options": target.own,
+            "memory_bytes": 0,
+            "qemu": { "path": "/qemu", "version": "10" },
+            "profile": null,
+            "kernels": target.variants.iter().map(|variant| serde_json::json!({
+                "variant": variant, "image": "/image", "image_hash": "",
+            })).collect::<Vec<_>>(),
+            "runs": [],
+            "figures": {},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_comparison_is_repeated_by_its_command() {
+        for args in [
+            "",
+            "--base 7.3 --arch x86_64 --fs ext4 --profile sapphire-rapids",
+            "--page-size 16K --size 256M --memory-limit 64M --calls 4096 --seed 7 --timeout 9",
+            "--free-memory 24M --fragmented --stride 128K --read-ahead 8M",
+            "--job exec-sizes --sizes 64K,2M --variants pristine,reads,patched",
+            "--job sparse --touch pages:10,clusters:64K:50",
+            "--job program --programs perl,python --align",
+            "--job entropy --loads 20 --append nokaslr",
+            "--job mm-selftests --tests mmap --without cow",
+            "--job storm --cpus 2 --seconds 9 --scenario pinned --extra storm --plant no-unmap",
+            "--job boot --cpus 2 --referee",
+        ] {
+            let command = super::super::repeat::command(&comparison(args));
+            let again = command.strip_prefix("wideleaf lab run ").unwrap();
+            let (asked, again) = (parse(args).unwrap(), parse(again).unwrap());
+            assert_eq!(
+                format!("{asked:?}"),
+                format!("{again:?}"),
+                "{args}: {command}"
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_names_list_the_known() {
+        for (args, known) in [
+            ("--base 6.13", "7.3"),
+            ("--job exce", "kunit"),
+            ("--arch riscv", "x86_64"),
+            ("--page-size 8K", "64K"),
+            ("--profile m1", "neoverse-n1"),
+            ("--fs btrfs", "xfs, ext4"),
+            ("--variant new", "patched"),
+            (
+                "--variants fixed-contpte",
+                "aligned, reads, writes, evidence, patched, linear-map",
+            ),
+            ("--kernel old=/x", "pristine"),
+        ] {
+            let text = refusal(args);
+            assert!(text.contains(known), "{args}: {text}");
+        }
+    }
+
+    #[test]
+    fn impossible_combinations_are_refused() {
+        for (args, word) in [
+            ("--arch x86_64 --page-size 16K", "4K only"),
+            ("--arch x86_64 --profile cortex-a53", "zen4"),
+            ("--job kunit --variant pristine", "kunit"),
+            ("--base all --kernel pristine=/x", "--kernel"),
+            (
+                "--variant pristine --expect cold.faults<=5%",
+                "a pristine kernel and another one",
+            ),
+            ("--expect spread<=1%", "--repeat"),
+            ("--expect cold.faults", "cold.faults"),
+            ("--size 100K", "64K"),
+            ("--size 0", "0"),
+            ("--job exec-sizes --sizes 64K,64K", "twice"),
+            ("--job sparse --touch pages", "pattern"),
+            ("--job kunit --variants reads", "kunit"),
+            ("--read-ahead 100", "1K"),
+            ("--read-ahead 16K", "64K"),
+            ("--repeat 0", "1"),
+            ("--timeout 0", "1"),
+            ("--calls 0", "0"),
+            (
+                "--job boot --touch nonsense",
+                "--touch is no option of the job boot, only of sparse",
+            ),
+            (
+                "--job boot --size 1M",
+                "exec, linear-work, shared-writes, sparse",
+            ),
+            ("--job kunit --seed 2", "storm"),
+            ("--job mm-selftests --fs ext4", "--fs"),
+            ("--job boot --profile cortex-a53", "--referee"),
+            (
+                "--align",
+                "--align is no option of the job exec, only of program",
+            ),
+            ("--job storm --cpus 9", "8"),
+            ("--cpus 0", "1"),
+            ("--job storm --scenario rain", "collapse-truncate"),
+            ("--job storm --scenario busy-cpu --cpus 1", "--cpus 2"),
+            ("--kernel patched=/x --extra debug", "--extra"),
+            ("--source-version 6.12.1-1 --base all", "--base"),
+            ("--tree / --pristine HEAD", "not a git tree"),
+            ("--tree /dev/null/tree --pristine HEAD", "no git tree"),
+            ("--pristine HEAD", "--tree"),
+            ("--tree /", "which commit is the pristine kernel's"),
+            ("--tree / --job mm-selftests", "built from Debian's source"),
+            ("--tree / --kernel patched=/x", "cannot be used with"),
+        ] {
+            let text = refusal(args);
+            assert!(text.contains(word), "{args}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_job_comes_first_or_by_its_older_name() {
+        for (words, with) in [
+            ("", "exec"),
+            ("--base 7.3", "exec --base 7.3"),
+            ("storm --seconds 2", "storm --seconds 2"),
+            (
+                "--base 7.3 --job storm --cpus 2",
+                "storm --base 7.3 --cpus 2",
+            ),
+            ("--job=boot", "boot"),
+            (
+                "--job selftest-hang --timeout 5",
+                "selftest --fault hang --timeout 5",
+            ),
+            ("--help", "--help"),
+            ("--base 7.3 --help", "exec --base 7.3 --help"),
+        ] {
+            let given = words.split_whitespace().map(Into::into).collect();
+            assert_eq!(with_job(given).join(" ".as_ref()), with, "{words}");
+        }
+    }
+
+    #[test]
+    fn every_job_has_a_help_of_its_own_with_examples_that_parse() {
+        Cli::command().debug_assert();
+        for job in registry::ALL {
+            let facts = job.facts();
+            assert!(!facts.examples.is_empty(), "{job}");
+            for example in facts.examples {
+                assert!(example.starts_with(facts.name), "{job}: {example}");
+                let words = shell_words::split(example).unwrap();
+                // A tree is looked at when it is parsed.
+                if !words.contains(&"--tree".to_string()) {
+                    let run = Cli::try_parse_from(words).unwrap().run;
+                    run.targets().unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_default_is_in_the_help_of_the_job_that_has_it() {
+        for (job, part) in [
+            ("storm", "CPUs of the guest [default: 4]"),
+            ("exec", "CPUs of the guest [default: 1]"),
+            ("sparse", "[default: 128M]"),
+        ] {
+            let mut command = of_job(registry::find(job).unwrap());
+            let help = command.render_help().to_string();
+            let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(help.contains(part), "{job}: {help}");
+        }
+    }
+
+    #[test]
+    fn the_help_lists_what_there_is() {
+        let command = Run::augment_args(Command::new("run"));
+        let help = command.get_after_help().unwrap().to_string();
+        // Whole words: 4K is in 64K.
+        let is_of_word = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+        let words: Vec<_> = help.split(|c| !is_of_word(c)).collect();
+        let bases = Base::ALL.iter().map(|base| base.name());
+        let arches = Arch::ALL.iter().map(|arch| arch.name());
+        let sizes = PageSize::ALL.iter().map(|size| size.name());
+        let variants = Variant::ALL.iter().map(|variant| variant.name());
+        let all = bases.chain(arches).chain(sizes).chain(variants);
+        for name in all.chain(profiles::names()) {
+            assert!(words.contains(&name), "--help lacks {name}");
+        }
+    }
+}
