@@ -4,6 +4,7 @@
 
 mod arguments;
 mod execute;
+mod figures;
 mod list;
 mod matrix;
 mod repeat;
@@ -33,7 +34,7 @@ enum Action {
     /// Run one row of a matrix, on a node of a cluster
     #[command(hide = true)]
     MatrixRow(matrix::MatrixRow),
-    /// Show results as one HTML page with tables and plots
+    /// Show results as one HTML page, commit their figures, fill tables of pages
     Report(report::Report),
     /// List jobs, bases, architectures, page sizes, file systems, profiles
     List {
