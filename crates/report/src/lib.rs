@@ -6,14 +6,18 @@
 //! comparisons that were made more than once.
 //!
 //! [`compact`] is the form in which figures are committed, [`markdown`] writes them into the
-//! tables of pages, which `tables` defines, each once.
+//! tables of pages, which `tables` defines, each once. [`outcome`] tells how a run went, as machines
+//! read it: in [`ktap`] or [`junit`].
 
 mod cells;
 pub mod compact;
 pub mod days;
 mod headline;
+pub mod junit;
+pub mod ktap;
 mod layout;
 pub mod markdown;
+pub mod outcome;
 mod page;
 pub mod pictures;
 pub mod plot;

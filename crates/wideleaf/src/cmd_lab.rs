@@ -7,6 +7,7 @@ mod execute;
 mod figures;
 mod list;
 mod matrix;
+mod outcome;
 mod repeat;
 mod report;
 

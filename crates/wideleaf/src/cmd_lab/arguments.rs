@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The options of `wideleaf lab run`, and which runs they ask for.
 
+use super::outcome::Outcome;
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use std::collections::BTreeMap;
@@ -58,6 +59,7 @@ Examples:
   wideleaf lab run --base all --page-size all --json results.json
   wideleaf lab run --size 64M --expect 'random.walks<=1%' --expect 'cold.faults<=5%'
   wideleaf lab run --repeat 2 --expect 'spread<=0.5%'
+  wideleaf lab run --job maintenance --referee --ktap - --junit referee.xml
   wideleaf lab run --job exec-sizes --variants pristine,reads,patched
   wideleaf lab run --variants pristine,fixes,aligned,reads,writes,evidence,patched
   wideleaf lab run --job sparse --expect 'pages:10.cold.read_bytes<=125%'
@@ -193,6 +195,8 @@ pub struct RunArgs {
     /// Write everything that was found, as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) outcome: Outcome,
     /// Watch over the guest's TLB maintenance: stale use, changes without
     /// break-before-make, size conflicts; anything found fails the run
     #[arg(long)]
@@ -305,6 +309,7 @@ impl RunArgs {
     }
 
     fn check(&self, variants: &[Variant], targets: &[Target]) -> Result<()> {
+        self.outcome.check(self.json.as_deref())?;
         if targets.is_empty() {
             bail!("--arch {} has no such --page-size", self.arch);
         }
