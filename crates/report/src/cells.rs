@@ -14,7 +14,7 @@ pub enum Show {
     Percent(usize),
 }
 
-/// What a cell shows; `*` in a figure's name is the case of its row.
+/// What a cell shows. In a figure's name `*` is the case of its row, `@` the base page size.
 #[derive(Clone, Copy)]
 pub enum Cell {
     /// The figures of each variant.
@@ -53,7 +53,7 @@ impl Cell {
         let (Self::Ratio(name) | Self::Share(name)) = self else {
             return String::new();
         };
-        match (self, ratio(row, &named(name, case))) {
+        match (self, ratio(row, &named(name, case, row))) {
             (_, None) => "-".into(),
             (Self::Share(_), Some(ratio)) => format!("{} %", three_digits(100.0 * ratio)),
             (_, Some(ratio)) => format!("{ratio:.2}"),
@@ -70,13 +70,13 @@ fn each(row: &Row, names: &[&str], case: &str, at: usize, show: Show) -> String 
         } else {
             show
         };
-        value(row, &named(name, case), at).map(|value| shown(value, per))
+        value(row, &named(name, case, row), at).map(|value| shown(value, per))
     });
     values.collect::<Vec<_>>().join(", ")
 }
 
-fn named(name: &str, case: &str) -> String {
-    name.replace('*', case)
+fn named(name: &str, case: &str, row: &Row) -> String {
+    name.replace('*', case).replace('@', &row.page_size)
 }
 
 fn shown(value: f64, show: Show) -> String {
@@ -128,6 +128,9 @@ pub fn value(row: &Row, name: &str, at: usize) -> Option<f64> {
     if let Some(stored) = of(name) {
         return Some(stored);
     }
+    if let Some(moment) = name.strip_suffix(".as_wide_percent") {
+        return as_wide(row, moment, at);
+    }
     if let Some(leaf) = name.strip_suffix("_percent") {
         return share(row, leaf, at);
     }
@@ -154,6 +157,27 @@ fn share(row: &Row, leaf: &str, at: usize) -> Option<f64> {
     let total = sum(&mut leaves.iter().map(|(_, bytes)| *bytes));
     let wide = leaves.iter().filter(|(leaf, _)| *leaf == wide);
     (total > 0.0).then(|| 100.0 * sum(&mut wide.map(|(_, bytes)| *bytes)) / total)
+}
+
+/// How much of the linear map is mapped at this moment by leaves as wide as at boot, in percent.
+fn as_wide(row: &Row, moment: &str, at: usize) -> Option<f64> {
+    let leaves = |moment: &str| -> Vec<(u64, f64)> {
+        let leaves = row.figures.iter().filter_map(|(name, figure)| {
+            let leaf = name.strip_prefix(moment)?.strip_prefix('.')?;
+            Some((wideleaf_kit::size::parse(leaf).ok()?, figure.value(at)?))
+        });
+        leaves.collect()
+    };
+    let (boot, then) = (leaves("boot"), leaves(moment));
+    let at_least = |leaves: &[(u64, f64)], limit| -> f64 {
+        let wide = leaves.iter().filter(|(size, _)| *size >= limit);
+        wide.map(|(_, bytes)| bytes).sum()
+    };
+    let lost = boot
+        .iter()
+        .map(|(size, _)| at_least(&boot, *size) - at_least(&then, *size));
+    let (lost, all) = (lost.fold(0.0, f64::max), at_least(&boot, 0));
+    (all > 0.0).then(|| 100.0 * (1.0 - lost / all))
 }
 
 #[cfg(test)]
@@ -218,6 +242,18 @@ mod tests {
             cell.all(&row(), "scan"),
             "33010, 0.437 / 15, 0.000 / 0, 0.000"
         );
+    }
+
+    #[test]
+    fn a_map_is_as_wide_as_at_boot_or_less() {
+        let figures = json!({
+            "boot.2M": count(900, 900, 900), "boot.4K": count(100, 100, 100),
+            "settled.2M": count(900, 700, 950), "settled.4K": count(100, 300, 50),
+            "settled.splits": count(1, 1, 1),
+        });
+        let row = Row::of("r", &source(1, "linear-map", &figures).results, "", "").unwrap();
+        let wide = Cell::Each(&["settled.as_wide_percent"], Show::Percent(3));
+        assert_eq!(wide.all(&row, ""), "100.000 / 80.000 / 100.000 %");
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub struct Row {
     /// Wideleaf's commit: that of the series, and of the lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Debian's version of the kernel's source; absent for another source.
+    /// Debian's version of the kernel's source; absent for another source, or if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// QEMU's version; absent if that is not known.

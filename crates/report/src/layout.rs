@@ -261,7 +261,7 @@ fn origins(rows: &[Row], of: fn(&str) -> bool) -> String {
             row.base.clone(),
             or(&row.commit, "not known"),
             or(&row.date, "not known"),
-            or(&row.source, "another"),
+            or(&row.source, "not known"),
             or(&row.qemu, "not known"),
         ];
         groups.entry(key).or_default().push(row);

@@ -22,6 +22,7 @@ mod page;
 pub mod pictures;
 pub mod plot;
 mod tables;
+mod tables_linear;
 
 #[cfg(test)]
 mod sample;

@@ -8,12 +8,12 @@ use crate::compact::Row;
 use crate::layout::Cases::{Asked, Names, Sizes, These};
 use crate::layout::Column;
 use crate::layout::Layout::{self, Cases, Grid, Machines, Origins, Parts};
+use crate::tables_linear as linear;
 use anyhow::{Result, bail, ensure};
 
 /// All tables, by name.
 const TABLES: &[(&str, Layout)] = &[
     ("origins", Origins(|set| !set.starts_with("linear-"))),
-    ("origins-linear", Origins(|set| set.starts_with("linear-"))),
     ("front", Machines(&[("exec", FRONT), ("exec-8M", FRONT_8M)])),
     ("exec", Machines(&[("exec", EXEC)])),
     ("exec-8M", Machines(&[("exec-8M", EXEC)])),
@@ -36,6 +36,13 @@ const TABLES: &[(&str, Layout)] = &[
         "sizes",
         Cases("sizes", "mapping", Sizes("cold.faults"), SIZES),
     ),
+    ("linear-map-pristine", linear::PRISTINE),
+    ("linear-map", linear::SERIES),
+    ("linear-storm", linear::STORM),
+    ("linear-storm-kasan", linear::KASAN),
+    ("linear-work", linear::WORK),
+    ("linear-work-machines", linear::MACHINES),
+    ("linear-work-rodata-on", linear::RODATA_ON),
 ];
 
 /// The table of this name as Markdown.
