@@ -262,7 +262,7 @@ impl Row {
     }
 
     /// `6.12-arm64-4K`, as rows are called.
-    fn machine(&self) -> String {
+    pub fn machine(&self) -> String {
         format!("{}-{}-{}", self.base, self.arch, self.page_size)
     }
 

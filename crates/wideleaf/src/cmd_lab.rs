@@ -5,6 +5,7 @@
 mod arguments;
 mod execute;
 mod figures;
+mod files;
 mod list;
 mod matrix;
 mod outcome;

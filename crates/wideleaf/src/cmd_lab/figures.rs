@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Figures that are committed: results in their compact form, and the pages that show them.
 
-use super::{repeat, report};
+use super::files::files_in;
+use super::repeat;
 use crate::stdout::{say, tell};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -40,7 +41,14 @@ fn row(path: &Path, folder: &Path, commit: Option<&str>) -> Result<Row> {
         Some(commit) => commit.to_string(),
         None => commit_at(folder, results.created_unix_s).with_context(what)?,
     };
-    Row::of(name, &results, &command.unwrap_or_default(), &commit).with_context(what)
+    let row = Row::of(name, &results, &command.unwrap_or_default(), &commit).with_context(what)?;
+    ensure!(
+        !row.set().is_empty(),
+        "{}: not called as a matrix calls the results of a row: call it {}.SET.json",
+        what(),
+        row.machine()
+    );
+    Ok(row)
 }
 
 /// The last commit that the checkout around `folder` had at this time.
@@ -122,9 +130,93 @@ fn pages_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
     for path in paths {
         match path.is_dir() {
-            true => pages.extend(report::files_in(path, "md")?),
+            true => pages.extend(files_in(path, "md")?),
             false => pages.push(path.clone()),
         }
     }
     Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(folder: &Path, arguments: &[&str], unix_s: u64) -> String {
+        let date = format!("@{unix_s} +0000");
+        let run = Command::new("git")
+            .arg("-C")
+            .arg(folder)
+            .args(["-c", "user.name=n", "-c", "user.email=e"])
+            .args(arguments)
+            .env("GIT_AUTHOR_DATE", &date)
+            .env("GIT_COMMITTER_DATE", &date)
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{run:?}");
+        String::from_utf8(run.stdout).unwrap().trim().to_string()
+    }
+
+    #[test]
+    fn the_commit_is_the_last_one_before_the_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        git(folder, &["init", "-q"], 0);
+        let empty = ["commit", "-q", "--allow-empty", "-m", "c"];
+        git(folder, &empty, 1_000_000_000);
+        let first = git(folder, &["rev-parse", "--short=7", "HEAD"], 0);
+        git(folder, &empty, 1_000_000_100);
+        assert_eq!(commit_at(folder, 1_000_000_050).unwrap(), first);
+        assert_ne!(commit_at(folder, 1_000_000_150).unwrap(), first);
+        let error = commit_at(folder, 999_999_000).unwrap_err().to_string();
+        assert!(
+            error.contains("older") && error.contains("--commit"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn outside_of_a_checkout_the_commit_has_to_be_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = commit_at(folder.path(), 1).unwrap_err().to_string();
+        assert!(
+            error.contains("no git checkout") && error.contains("--commit"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let error = compact(&[], Path::new("/none/results"), None).unwrap_err();
+        assert!(error.to_string().contains("/none/results"), "{error}");
+    }
+
+    #[test]
+    fn a_page_without_tables_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page.md");
+        std::fs::write(&page, "# Page\n").unwrap();
+        let rows = [PathBuf::from("../../results")];
+        let error = markdown(&rows, &[page], true).unwrap_err().to_string();
+        assert!(error.contains("<!-- figures: NAME -->"), "{error}");
+    }
+
+    #[test]
+    fn a_page_that_differs_is_told_and_then_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("page.md");
+        let text = "# Page\n\n<!-- figures: front -->\n8192\n<!-- end -->\n";
+        std::fs::write(&page, text).unwrap();
+        let rows = [PathBuf::from("../../results")];
+        let pages = [folder.path().to_path_buf()];
+        let run = |check| markdown(&rows, &pages, check).unwrap();
+        assert_eq!(run(true), ExitCode::FAILURE);
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), text);
+        assert_eq!(run(false), ExitCode::SUCCESS);
+        assert!(
+            std::fs::read_to_string(&page)
+                .unwrap()
+                .contains("8192 → 260")
+        );
+        assert_eq!(run(true), ExitCode::SUCCESS);
+    }
 }

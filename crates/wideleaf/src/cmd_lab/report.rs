@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf lab report`: results files as one HTML page, as figures to commit, as tables of pages.
 
+use super::files::files_in;
 use super::{figures, repeat};
 use crate::stdout::write_out;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_kit::replace::replace;
@@ -92,29 +93,6 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         return Ok(vec![path.to_owned()]);
     }
     files_in(path, "json")
-}
-
-/// The files of a folder whose names end so, by name.
-///
-/// # Errors
-///
-/// If there is none.
-pub(super) fn files_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>> {
-    let what = || folder.display().to_string();
-    let items: std::io::Result<Vec<_>> = std::fs::read_dir(folder).with_context(what)?.collect();
-    let paths = items
-        .with_context(what)?
-        .into_iter()
-        .map(|item| item.path());
-    let ends_so = |path: &PathBuf| path.extension().is_some_and(|end| end == ending);
-    let mut files: Vec<_> = paths.filter(ends_so).collect();
-    ensure!(
-        !files.is_empty(),
-        "{}: no results in this folder: none of its files ends in .{ending}",
-        what()
-    );
-    files.sort();
-    Ok(files)
 }
 
 fn source(path: &Path) -> Result<Source> {
