@@ -19,6 +19,8 @@ pub enum Show {
 pub enum Cell {
     /// The figures of each variant.
     Each(&'static [&'static str], Show),
+    /// The figures of the variant at this place alone.
+    At(usize, &'static [&'static str], Show),
     /// What the last variant's figure is of pristine's, as a number.
     Ratio(&'static str),
     /// The same in percent, with three digits that count.
@@ -28,6 +30,9 @@ pub enum Cell {
 impl Cell {
     /// All variants in one cell: two with an arrow between, more with slashes.
     pub fn all(self, row: &Row, case: &str) -> String {
+        if let Self::At(at, names, show) = self {
+            return Self::Each(names, show).one(row, case, at);
+        }
         let Self::Each(names, show) = self else {
             return self.relative(row, case);
         };
@@ -64,8 +69,8 @@ impl Cell {
 /// Figures of one variant; one that it does not have is left out.
 fn each(row: &Row, names: &[&str], case: &str, at: usize, show: Show) -> String {
     let values = names.iter().filter_map(|name| {
-        // What is in percent or per thousand is never a count.
-        let per = if name.contains("_per_") {
+        // What is per thousand is no count, though it stands beside counts.
+        let per = if name.ends_with("_per_1000") {
             Show::In(1.0, 3)
         } else {
             show
@@ -138,6 +143,11 @@ pub fn value(row: &Row, name: &str, at: usize) -> Option<f64> {
         let (phase, side) = phase.rsplit_once('.')?;
         let instructions = of(&format!("{phase}.kernel_instructions"))?;
         return Some(1000.0 * of(&format!("{phase}.{side}_walks"))? / instructions);
+    }
+    if let Some(case) = name.strip_suffix("_per_page") {
+        let (pages, _) = case.rsplit_once('.')?;
+        let pages = of(&format!("{pages}.pages")).filter(|pages| *pages > 0.0)?;
+        return Some(of(case)? / pages);
     }
     if name == "collapse_instructions_each" {
         return Some((of("collapse_instructions")? / of("settled.collapses")?).floor());
@@ -254,6 +264,18 @@ mod tests {
         let row = Row::of("r", &source(1, "linear-map", &figures).results, "", "").unwrap();
         let wide = Cell::Each(&["settled.as_wide_percent"], Show::Percent(3));
         assert_eq!(wide.all(&row, ""), "100.000 / 80.000 / 100.000 %");
+    }
+
+    #[test]
+    fn instructions_by_page_follow_from_both() {
+        let figures = json!({
+            "disk.cut.instructions": count(1000, 500, 20), "disk.cut.pages": count(10, 10, 8),
+        });
+        let row = Row::of("r", &source(1, "shared-writes", &figures).results, "", "").unwrap();
+        let each = Cell::Each(&["*.instructions_per_page"], Show::Count);
+        assert_eq!(each.all(&row, "disk.cut"), "100 / 50 / 2");
+        let last = Cell::At(1, &["*.instructions_per_page"], Show::Count);
+        assert_eq!(last.all(&row, "disk.cut"), "50");
     }
 
     #[test]

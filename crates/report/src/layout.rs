@@ -38,6 +38,8 @@ pub enum Layout {
     Machines(&'static [(&'static str, &'static [Column])]),
     /// A table for each machine of the set, with a row for each case.
     Cases(&'static str, &'static str, Cases, &'static [Column]),
+    /// The same of one run alone, which is named.
+    Of(&'static str, &'static str, Cases, &'static [Column]),
     /// A row for each case, a column for each machine of the set whose base begins so.
     Grid {
         set: &'static str,
@@ -69,15 +71,11 @@ impl Layout {
         match self {
             Self::Origins(of) => origins(rows, of),
             Self::Machines(sets) => machines(rows, sets),
-            Self::Cases(set, head, cases, columns) => {
-                let tables = of(rows, set).map(|row| {
-                    let body = cases.of(row).into_iter().map(|(label, case)| {
-                        let cells = columns.iter().map(|(_, cell)| cell.all(row, &case));
-                        std::iter::once(label).chain(cells).collect()
-                    });
-                    titled(row) + &table(head, heads(columns), body)
-                });
-                tables.collect()
+            Self::Cases(set, head, cases, columns) => of(rows, set)
+                .map(|row| titled(row) + &by_case(row, head, cases, columns))
+                .collect(),
+            Self::Of(name, head, cases, columns) => {
+                named(rows, name).map_or_else(String::new, |row| by_case(row, head, cases, columns))
             }
             Self::Grid {
                 set,
@@ -166,6 +164,14 @@ fn machines(rows: &[Row], sets: &[(&str, &[Column])]) -> String {
         .flat_map(|(_, columns)| heads(columns))
         .collect();
     table("machine", heads, body)
+}
+
+fn by_case(row: &Row, head: &str, cases: Cases, columns: &[Column]) -> String {
+    let body = cases.of(row).into_iter().map(|(label, case)| {
+        let cells = columns.iter().map(|(_, cell)| cell.all(row, &case));
+        std::iter::once(label).chain(cells).collect()
+    });
+    table(head, heads(columns), body)
 }
 
 fn grid(

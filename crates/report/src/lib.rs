@@ -23,6 +23,7 @@ pub mod pictures;
 pub mod plot;
 mod tables;
 mod tables_linear;
+mod tables_shared;
 
 #[cfg(test)]
 mod sample;

@@ -9,11 +9,15 @@ use crate::layout::Cases::{Asked, Names, Sizes, These};
 use crate::layout::Column;
 use crate::layout::Layout::{self, Cases, Grid, Machines, Origins, Parts};
 use crate::tables_linear as linear;
+use crate::tables_shared as shared;
 use anyhow::{Result, bail, ensure};
 
 /// All tables, by name.
 const TABLES: &[(&str, Layout)] = &[
-    ("origins", Origins(|set| !set.starts_with("linear-"))),
+    (
+        "origins",
+        Origins(|set| !set.starts_with("linear-") && set != "shared-writes"),
+    ),
     ("front", Machines(&[("exec", FRONT), ("exec-8M", FRONT_8M)])),
     ("exec", Machines(&[("exec", EXEC)])),
     ("exec-8M", Machines(&[("exec-8M", EXEC)])),
@@ -43,6 +47,9 @@ const TABLES: &[(&str, Layout)] = &[
     ("linear-work", linear::WORK),
     ("linear-work-machines", linear::MACHINES),
     ("linear-work-rodata-on", linear::RODATA_ON),
+    ("shared-writes-4K", shared::K4),
+    ("shared-writes-64K", shared::K64),
+    ("shared-writes-16K", shared::K16),
 ];
 
 /// The table of this name as Markdown.
