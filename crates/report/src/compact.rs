@@ -407,6 +407,23 @@ mod tests {
     }
 
     #[test]
+    fn every_field_is_documented() {
+        let doc = std::fs::read_to_string("../../docs/lab-schema.md").unwrap();
+        let (_, doc) = doc.split_once("## Committed figures").unwrap();
+        let mut row = row();
+        row.taken_from = Some("a page".into());
+        row.profile = Some("zen4".into());
+        let figure = row.figures.get_mut("cold.faults").unwrap();
+        (figure.rounded_in, figure.ratio) = (Some(1e6), Some(0.5));
+        let figure = serde_json::to_value(&*figure).unwrap();
+        let row = serde_json::to_value(row).unwrap();
+        let fields = [row, figure].map(|value| value.as_object().unwrap().clone());
+        for name in fields.iter().flat_map(|fields| fields.keys()) {
+            assert!(doc.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
+    #[test]
     fn the_committed_figures_are_whole_and_below_three_megabytes() {
         let folder = Path::new("../../results");
         let rows = Row::read_all(folder).unwrap();
