@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value};
+use serde_json::{Number, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ impl Row {
             base: comparison.base.to_string(),
             arch: comparison.arch.to_string(),
             page_size: comparison.page_size.to_string(),
-            options: serde_json::to_value(&comparison.options)?,
+            options: asked(comparison)?,
             command: command.into(),
             date: Some(day(results.created_unix_s)?),
             commit: Some(commit.into()),
@@ -293,6 +293,16 @@ fn below<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     object.get(name).or_else(deeper)
 }
 
+/// What was asked of every job, if the results tell it apart, and what of this one.
+fn asked(comparison: &Comparison) -> Result<Value> {
+    let comparison = serde_json::to_value(comparison)?;
+    let own = comparison["options"].clone();
+    Ok(match comparison.get("common") {
+        Some(common) => json!({ "common": common, "own": own }),
+        None => own,
+    })
+}
+
 /// Debian's version of the source, if all kernels come from one.
 fn source(comparison: &Comparison) -> Option<String> {
     let mut sources = comparison.kernels.iter().map(|k| k.package_version.clone());
@@ -311,7 +321,6 @@ fn day(unix_s: u64) -> Result<String> {
 mod tests {
     use super::*;
     use crate::sample::{count, source};
-    use serde_json::json;
 
     fn row() -> Row {
         let figures = json!({

@@ -23,10 +23,7 @@ const TABLES: &[(&str, Layout)] = &[
     ("exec-8M", Machines(&[("exec-8M", EXEC)])),
     ("parts", PARTS),
     ("sparse-bytes", SPARSE_BYTES),
-    (
-        "sparse",
-        Cases("sparse", "touched", Asked("patterns"), SPARSE),
-    ),
+    ("sparse", Cases("sparse", "touched", Asked("touch"), SPARSE)),
     ("limit", Machines(&[("limit", SCARCE)])),
     ("free", Machines(&[("free", SCARCE)])),
     ("fragmented", Machines(&[("fragmented", FRAGMENTED)])),
@@ -126,7 +123,7 @@ const SPARSE_BYTES: Layout = Grid {
     base: "",
     head: "touched",
     option: None,
-    cases: Asked("patterns"),
+    cases: Asked("touch"),
     cells: &[Ratio("*.cold.read_bytes")],
 };
 
