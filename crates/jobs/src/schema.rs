@@ -77,7 +77,7 @@ fn options() -> String {
     for job in registry::public() {
         let command = job.augment(Command::new(job.name()));
         if command.get_arguments().next().is_some() {
-            let _ = write!(out, "\n{}`{}`:\n\n", "`options` of the job ", job.name());
+            let _ = write!(out, "\n`options` of the job `{}`:\n\n", job.name());
             out += &table_of_options(&command);
         }
     }

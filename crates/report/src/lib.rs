@@ -1,14 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Results of the lab as one HTML page: tables, plots, and the command behind every figure.
+//! Results of the lab for others to read.
 //!
-//! [`page()`] is all there is to call. [`pictures`] decides which plots a comparison has,
-//! [`plot`] draws them, [`days`] finds comparisons that were made more than once.
+//! [`page()`] makes one HTML page of them: tables, plots, and the command behind every figure.
+//! [`pictures`] decides which plots a comparison has, [`plot`] draws them, [`days`] finds
+//! comparisons that were made more than once.
+//!
+//! [`compact`] is the form in which figures are committed, [`markdown`] writes them into the
+//! tables of pages, which `tables` defines, each once. [`outcome`] tells how a run went, as machines
+//! read it: in [`ktap`] or [`junit`].
 
+mod cells;
+pub mod compact;
 pub mod days;
 mod headline;
+pub mod junit;
+pub mod ktap;
+mod layout;
+pub mod markdown;
+pub mod outcome;
 mod page;
 pub mod pictures;
 pub mod plot;
+mod tables;
+mod tables_linear;
+mod tables_shared;
 
 #[cfg(test)]
 mod sample;

@@ -5,8 +5,11 @@
 mod arguments;
 mod command;
 mod execute;
+mod figures;
+mod files;
 mod list;
 mod matrix;
+mod outcome;
 mod repeat;
 mod report;
 
@@ -35,7 +38,7 @@ enum Action {
     /// Run one row of a matrix, on a node of a cluster
     #[command(hide = true)]
     MatrixRow(matrix::MatrixRow),
-    /// Show results as one HTML page with tables and plots
+    /// Show results as one HTML page, commit their figures, fill tables of pages
     Report(report::Report),
     /// List jobs, bases, architectures, page sizes, file systems, profiles
     List(list::List),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What `wideleaf lab run` takes whatever the job, and which runs it asks for.
 
+use super::outcome::Outcome;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ pub struct RunArgs {
     /// Write everything that was found, as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) outcome: Outcome,
     /// Keep each boot's console, answers and counts in this folder
     #[arg(long, value_name = "DIR")]
     pub(super) keep: Option<PathBuf>,
@@ -120,6 +123,7 @@ impl Run {
     }
 
     fn check(&self, variants: &[Variant], targets: &[Target]) -> Result<()> {
+        self.on.outcome.check(self.on.json.as_deref())?;
         if targets.is_empty() {
             bail!("--arch {} has no such --page-size", self.on.arch);
         }

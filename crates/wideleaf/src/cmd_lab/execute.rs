@@ -2,7 +2,9 @@
 //! Runs what was asked for, prints the tables, judges and writes the results.
 
 use super::arguments::Run;
+use super::outcome::failures;
 use crate::screen::Screen;
+use crate::stdout::tell;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,27 +25,50 @@ impl Run {
     ///
     /// If a run fails. An expectation that is not met gives a failure's status.
     pub fn execute(&self, targets: &[Target]) -> Result<ExitCode> {
+        let screen = Screen::new();
+        let mut comparisons = Vec::new();
+        match self.compare(targets, &mut comparisons, &screen) {
+            Ok(printed) => {
+                let status = self.conclude(comparisons, &screen)?;
+                printed.map(|()| status)
+            }
+            Err(error) => {
+                let failures = failures(&targets[comparisons.len()..], &error);
+                let verdicts = self.verdicts(&comparisons)?;
+                let results = Results::new(comparisons, verdicts);
+                if let Err(also) = self.on.outcome.write(&results, &failures, &screen) {
+                    tell!("wideleaf: {also:#}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs `targets` and prints their tables, as far as that goes.
+    fn compare(
+        &self,
+        targets: &[Target],
+        comparisons: &mut Vec<Comparison>,
+        screen: &Screen,
+    ) -> Result<Result<()>> {
         scratch::install();
         let cache = Cache::open()?;
-        let screen = Screen::new();
-        let lab = self.lab(&cache, &screen)?;
+        let lab = self.lab(&cache, screen)?;
         for target in targets {
             lab.preflight(target)?;
         }
-        let mut comparisons = Vec::new();
         // What cannot be printed is no reason to lose what was found.
         let mut printed = Ok(());
         for target in targets {
             let comparison = lab.compare(target)?;
-            if !self.json_to_stdout() {
+            if !self.is_for_machines() {
                 let text = table::render(target.job, &comparison)?;
                 let gap = if comparisons.is_empty() { "" } else { "\n" };
                 printed = printed.and_then(|()| screen.print(&format!("{gap}{text}")));
             }
             comparisons.push(comparison);
         }
-        let status = self.conclude(comparisons, &screen)?;
-        printed.map(|()| status)
+        Ok(printed)
     }
 
     /// The lab that these arguments ask for.
@@ -83,14 +108,24 @@ impl Run {
         self.on.json.as_deref() == Some(Path::new("-"))
     }
 
-    fn conclude(&self, comparisons: Vec<Comparison>, screen: &Screen) -> Result<ExitCode> {
-        let mut verdicts: Vec<Verdict> = Vec::new();
-        for comparison in &comparisons {
+    /// Whether standard output is JSON or test results, not tables.
+    fn is_for_machines(&self) -> bool {
+        self.json_to_stdout() || self.on.outcome.to_stdout()
+    }
+
+    fn verdicts(&self, comparisons: &[Comparison]) -> Result<Vec<Verdict>> {
+        let mut verdicts = Vec::new();
+        for comparison in comparisons {
             verdicts.extend(self.job.look(comparison)?.verdicts());
             verdicts.extend(referee::verdicts(comparison));
             let expected = self.on.expect.iter();
             verdicts.extend(expected.map(|expect| expect.judge(self.job, comparison)));
         }
+        Ok(verdicts)
+    }
+
+    fn conclude(&self, comparisons: Vec<Comparison>, screen: &Screen) -> Result<ExitCode> {
+        let verdicts = self.verdicts(&comparisons)?;
         let passed = verdicts.iter().all(|verdict| verdict.passed);
         let lines: String = verdicts
             .iter()
@@ -102,7 +137,8 @@ impl Run {
             Some(path) => results.write(path)?,
             None => {}
         }
-        if !self.json_to_stdout() && !lines.is_empty() {
+        self.on.outcome.write(&results, &[], screen)?;
+        if !self.is_for_machines() && !lines.is_empty() {
             screen.print(&format!("\n{lines}"))?;
         }
         Ok(if passed {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `wideleaf lab report`: results files as one HTML page.
+//! `wideleaf lab report`: results files as one HTML page, as figures to commit, as tables of pages.
 
-use super::repeat;
+use super::files::files_in;
+use super::{figures, repeat};
 use crate::stdout::write_out;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_kit::replace::replace;
@@ -15,24 +16,46 @@ The page loads nothing from elsewhere. It shows each machine's tables and plots
 with the command that repeats them, and what differs where a comparison was
 made more than once.
 
+--compact keeps the figures of a matrix, a file for each row, small enough to
+commit. --markdown writes tables from such files into pages, between the lines
+'<!-- figures: NAME -->' and '<!-- end -->'.
+
 Examples:
   wideleaf lab run --json today.json && wideleaf lab report today.json -o report.html
   wideleaf lab report results/*.json -o report.html
   wideleaf lab matrix docs/measured.toml -o results && wideleaf lab report results
   wideleaf lab report monday.json friday.json > report.html
+  wideleaf lab report target/measured --compact results
+  wideleaf lab report results --markdown docs --markdown README.md
+  wideleaf lab report results --markdown docs --check
 
-Exit status:    0 written, 1 a file cannot be read or written, 2 wrong usage";
+Exit status:    0 written, 1 a file cannot be read or written, or with --check a
+                table differs, 2 wrong usage";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Report {
     /// What 'wideleaf lab run --json FILE' wrote, or a folder of such files, as
-    /// 'wideleaf lab matrix' fills it
+    /// 'wideleaf lab matrix' fills it; with --markdown, what --compact wrote
     #[arg(required = true, value_name = "RESULTS")]
     results: Vec<PathBuf>,
     /// The page; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
+    /// Keep the figures of each results file in this folder instead
+    #[arg(long, value_name = "FOLDER", conflicts_with = "output")]
+    compact: Option<PathBuf>,
+    /// Wideleaf's commit that made the results [default: the checkout's at that
+    /// time]
+    #[arg(long, value_name = "ID", requires = "compact")]
+    commit: Option<String>,
+    /// Write the tables of figures in this page, or in the pages of this folder,
+    /// instead
+    #[arg(long, value_name = "PAGE", conflicts_with_all = ["output", "compact"])]
+    markdown: Vec<PathBuf>,
+    /// Only tell which tables differ from the figures
+    #[arg(long, requires = "markdown")]
+    check: bool,
 }
 
 impl Report {
@@ -42,9 +65,15 @@ impl Report {
     ///
     /// If a results file cannot be read or the page cannot be written.
     pub fn run(&self) -> Result<ExitCode> {
+        if !self.markdown.is_empty() {
+            return figures::markdown(&self.results, &self.markdown, self.check);
+        }
         let mut files = Vec::new();
         for path in &self.results {
             files.extend(files_of(path)?);
+        }
+        if let Some(folder) = &self.compact {
+            return figures::compact(&files, folder, self.commit.as_deref());
         }
         let sources: Result<Vec<_>> = files.iter().map(|path| source(path)).collect();
         let page = wideleaf_report::page(&sources?, &repeat::command)?;
@@ -63,17 +92,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let what = || path.display().to_string();
-    let items: std::io::Result<Vec<_>> = std::fs::read_dir(path).with_context(what)?.collect();
-    let paths = items
-        .with_context(what)?
-        .into_iter()
-        .map(|item| item.path());
-    let is_results = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "json");
-    let mut files: Vec<_> = paths.filter(is_results).collect();
-    ensure!(!files.is_empty(), "{}: no results in this folder", what());
-    files.sort();
-    Ok(files)
+    files_in(path, "json")
 }
 
 fn source(path: &Path) -> Result<Source> {

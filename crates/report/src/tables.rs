@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tables of figures that pages show: each is defined here, once, under the name by which a
+//! page asks for it.
+
+use crate::cells::Cell::{self, Each, Ratio, Share};
+use crate::cells::Show::{Count, In, Percent};
+use crate::compact::Row;
+use crate::layout::Cases::{Asked, Names, Sizes, These};
+use crate::layout::Column;
+use crate::layout::Layout::{self, Cases, Grid, Machines, Origins, Parts};
+use crate::tables_linear as linear;
+use crate::tables_shared as shared;
+use anyhow::{Result, bail, ensure};
+
+/// All tables, by name.
+const TABLES: &[(&str, Layout)] = &[
+    (
+        "origins",
+        Origins(|set| !set.starts_with("linear-") && set != "shared-writes"),
+    ),
+    ("front", Machines(&[("exec", FRONT), ("exec-8M", FRONT_8M)])),
+    ("exec", Machines(&[("exec", EXEC)])),
+    ("exec-8M", Machines(&[("exec-8M", EXEC)])),
+    ("parts", PARTS),
+    ("sparse-bytes", SPARSE_BYTES),
+    ("sparse", Cases("sparse", "touched", Asked("touch"), SPARSE)),
+    ("limit", Machines(&[("limit", SCARCE)])),
+    ("free", Machines(&[("free", SCARCE)])),
+    ("fragmented", Machines(&[("fragmented", FRAGMENTED)])),
+    (
+        "program",
+        Cases("program", "program", Names("warm.faults"), PROGRAM),
+    ),
+    ("programs-6.12", PROGRAMS),
+    ("entropy", ENTROPY),
+    (
+        "sizes",
+        Cases("sizes", "mapping", Sizes("cold.faults"), SIZES),
+    ),
+    ("linear-map-pristine", linear::PRISTINE),
+    ("linear-map", linear::SERIES),
+    ("linear-storm", linear::STORM),
+    ("linear-storm-kasan", linear::KASAN),
+    ("linear-work", linear::WORK),
+    ("linear-work-machines", linear::MACHINES),
+    ("linear-work-rodata-on", linear::RODATA_ON),
+    ("shared-writes-4K", shared::K4),
+    ("shared-writes-64K", shared::K64),
+    ("shared-writes-16K", shared::K16),
+];
+
+/// The table of this name as Markdown.
+///
+/// # Errors
+///
+/// If there is none, or no row has a figure of it.
+pub fn markdown(name: &str, rows: &[Row]) -> Result<String> {
+    let Some((_, layout)) = TABLES.iter().find(|(known, _)| *known == name) else {
+        let known: Vec<_> = TABLES.iter().map(|(name, _)| *name).collect();
+        bail!("there is no table '{name}': there are {}", known.join(", "));
+    };
+    let text = layout.markdown(rows);
+    ensure!(
+        !text.is_empty(),
+        "there are no figures for the table '{name}'"
+    );
+    Ok(text)
+}
+
+const THOUSANDS: f64 = 1e3;
+const MILLIONS: f64 = 1e6;
+const MIB: f64 = 1048576.0;
+
+const fn count(figure: &'static [&'static str]) -> Cell {
+    Each(figure, Count)
+}
+
+const fn in_units(figure: &'static [&'static str], unit: f64, digits: usize) -> Cell {
+    Each(figure, In(unit, digits))
+}
+
+const fn percent(figure: &'static [&'static str]) -> Cell {
+    Each(figure, Percent(0))
+}
+
+const FRONT: &[Column] = &[
+    ("cold faults", count(&["cold.faults"])),
+    (
+        "cold guest instructions, millions",
+        in_units(&["cold.instructions"], MILLIONS, 1),
+    ),
+    ("random page walks", count(&["random.walks"])),
+    ("text in 2M leaves", percent(&["text.2M_percent"])),
+];
+
+const FRONT_8M: &[Column] = &[("faults, window 8M", count(&["cold.faults"]))];
+
+const EXEC: &[Column] = &[
+    ("cold faults", count(&["cold.faults"])),
+    (
+        "cold instructions, millions",
+        in_units(&["cold.instructions"], MILLIONS, 1),
+    ),
+    ("of pristine", Share("cold.instructions")),
+    ("random L1 iTLB misses", count(&["random.itlb_l1_misses"])),
+    ("random walks", count(&["random.walks"])),
+    ("text in 2M leaves", percent(&["text.2M_percent"])),
+];
+
+const SIZES: &[Column] = &[
+    ("cold faults", count(&["*.cold.faults"])),
+    (
+        "cold instructions, thousands",
+        in_units(&["*.cold.instructions"], THOUSANDS, 0),
+    ),
+    ("random L1 iTLB misses", count(&["*.random.itlb_l1_misses"])),
+    ("random walks", count(&["*.random.walks"])),
+    ("text in 2M leaves", percent(&["*.text.2M_percent"])),
+];
+
+const SPARSE_BYTES: Layout = Grid {
+    set: "sparse",
+    base: "",
+    head: "touched",
+    option: None,
+    cases: Asked("touch"),
+    cells: &[Ratio("*.cold.read_bytes")],
+};
+
+const SPARSE: &[Column] = &[
+    ("MiB read", in_units(&["*.cold.read_bytes"], MIB, 1)),
+    ("faults", count(&["*.cold.faults"])),
+    ("random L1 iTLB misses", count(&["*.random.itlb_l1_misses"])),
+    ("random walks for text", count(&["*.random.text_walks"])),
+    ("mapped text in 2M leaves", percent(&["*.text.2M_percent"])),
+];
+
+const SCARCE: &[Column] = &[
+    ("cold faults", count(&["cold.faults"])),
+    (
+        "cold instructions, millions",
+        in_units(&["cold.instructions"], MILLIONS, 0),
+    ),
+    (
+        "cold, pages scanned directly",
+        count(&["cold.direct_scans"]),
+    ),
+    ("random, MiB read", in_units(&["random.read_bytes"], MIB, 0)),
+    ("patched / pristine", Ratio("random.read_bytes")),
+    (
+        "random instructions, millions",
+        in_units(&["random.instructions"], MILLIONS, 0),
+    ),
+    (
+        "random, pages scanned directly",
+        count(&["random.direct_scans"]),
+    ),
+    ("random, stalls", count(&["random.direct_stalls"])),
+    ("OOM kills", count(&["random.oom_kills"])),
+];
+
+const FRAGMENTED: &[Column] = &[
+    ("cold faults", count(&["cold.faults"])),
+    (
+        "cold instructions, millions",
+        in_units(&["cold.instructions"], MILLIONS, 1),
+    ),
+    ("MiB read", in_units(&["cold.read_bytes"], MIB, 0)),
+    ("pages scanned directly", count(&["cold.direct_scans"])),
+    ("pages scanned by kswapd", count(&["cold.kswapd_scans"])),
+    ("stalls", count(&["cold.direct_stalls"])),
+    ("text in 2M leaves", percent(&["text.2M_percent"])),
+];
+
+const PROGRAM: &[Column] = &[
+    ("cold faults", count(&["*.cold.faults"])),
+    (
+        "cold instructions, thousands",
+        in_units(&["*.cold.instructions"], THOUSANDS, 0),
+    ),
+    ("MiB read", in_units(&["*.cold.read_bytes"], MIB, 1)),
+    ("warm faults", count(&["*.warm.faults"])),
+    ("warm L1 iTLB misses", count(&["*.warm.itlb_l1_misses"])),
+    ("warm walks for text", count(&["*.warm.text_walks"])),
+];
+
+const PROGRAMS: Layout = Grid {
+    set: "program",
+    base: "6.12",
+    head: "",
+    option: None,
+    cases: These(&[
+        ("perl", "perl"),
+        ("python", "python"),
+        ("openssl", "openssl"),
+        ("openssl, libcrypto not congruent", "openssl-shifted"),
+        ("stubs, glibc", "stubs-glibc"),
+        ("stubs, musl", "stubs-musl"),
+    ]),
+    cells: &[
+        count(&["*.warm.itlb_l1_misses"]),
+        count(&["*.warm.text_walks"]),
+    ],
+};
+
+const ENTROPY: Layout = Grid {
+    set: "entropy",
+    base: "",
+    head: "case",
+    option: Some("loads"),
+    cases: Names("varying_bits"),
+    cells: &[count(&["*.varying_bits"])],
+};
+
+/// What each part of the series adds to those before it.
+const PARTS: Layout = Parts(&[
+    (
+        "512M in order: cold faults",
+        "parts",
+        count(&["cold.faults"]),
+    ),
+    (
+        "cold instructions, millions",
+        "parts",
+        in_units(&["cold.instructions"], MILLIONS, 1),
+    ),
+    ("MiB read", "parts", in_units(&["cold.read_bytes"], MIB, 1)),
+    ("random walks", "parts", count(&["random.walks"])),
+    ("text in 2M leaves", "parts", percent(&["text.2M_percent"])),
+    (
+        "1 % of 128M touched: MiB read",
+        FEW,
+        in_units(&["pages:10.cold.read_bytes"], MIB, 1),
+    ),
+    ("faults", FEW, count(&["pages:10.cold.faults"])),
+    (
+        "all of 128M at random: MiB read",
+        FEW,
+        in_units(&["pages:1000.cold.read_bytes"], MIB, 1),
+    ),
+    ("faults", FEW, count(&["pages:1000.cold.faults"])),
+    (
+        "cold instructions, millions",
+        FEW,
+        in_units(&["pages:1000.cold.instructions"], MILLIONS, 1),
+    ),
+    (
+        "random walks for text",
+        FEW,
+        count(&["pages:1000.random.text_walks"]),
+    ),
+    (
+        "text in 2M leaves",
+        FEW,
+        percent(&["pages:1000.text.2M_percent"]),
+    ),
+]);
+
+const FEW: &str = "parts-sparse";
