@@ -61,6 +61,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .spawn(move || read(machine, &select, &inbox, &outbox))
         .context("cannot start the reading thread")?;
     let signals = Signals::register()?;
+    signals.watch()?;
     let mut terminal = set_up()?;
     let result = interact(&mut terminal, &mut app, &requests, &snapshots, &signals);
     restore();

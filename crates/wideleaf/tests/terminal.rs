@@ -9,7 +9,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -105,19 +105,19 @@ impl Top {
     }
 
     fn ended(&self) -> WaitStatus {
-        let start = Instant::now();
-        loop {
-            match waitpid(
-                self.pid,
-                Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED),
-            )
-            .unwrap()
-            {
-                WaitStatus::StillAlive => assert!(start.elapsed() < PATIENCE, "it does not end"),
-                status => return status,
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        ended(self.pid)
+    }
+}
+
+fn ended(pid: Pid) -> WaitStatus {
+    let start = Instant::now();
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+    loop {
+        match waitpid(pid, Some(flags)).unwrap() {
+            WaitStatus::StillAlive => assert!(start.elapsed() < PATIENCE, "it does not end"),
+            status => return status,
         }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -167,4 +167,25 @@ fn ctrl_z_stops_it_and_it_goes_on_where_it_was() {
         assert_eq!(status, WaitStatus::Exited(top.pid, 0), "{screen}");
         assert!(top.as_before());
     }
+}
+
+/// The terminal goes, as with `tmux kill-session`; the shell's SIGHUP is not needed.
+#[test]
+fn it_ends_when_its_terminal_is_gone() {
+    let top = start();
+    top.drawn();
+    // The master stays open in the reading thread, so hang up as a dying session leader does.
+    let Top { pid, terminal, .. } = top;
+    // SAFETY: a request without an argument on an open descriptor.
+    let done = unsafe { nix::libc::ioctl(terminal.as_raw_fd(), nix::libc::TIOCVHANGUP) };
+    if done < 0 {
+        eprintln!("SKIPPED: hanging up a terminal needs root");
+        kill(pid, Signal::SIGKILL).unwrap();
+        return;
+    }
+    let status = ended(pid);
+    assert!(
+        matches!(status, WaitStatus::Signaled(_, Signal::SIGHUP, _)),
+        "{status:?}"
+    );
 }
