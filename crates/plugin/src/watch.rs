@@ -26,7 +26,7 @@ use wideleaf_tlb::insn_arm64::Event;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::{Core, Mode};
 use wideleaf_tlb::referee::finding::Findings;
-use wideleaf_tlb::referee::{Access, At, Flush, Referee};
+use wideleaf_tlb::referee::{Access, At, Flush, Referee, Regime};
 use wideleaf_tlb::walk::Walk;
 
 /// The referee, shared by all vCPUs.
@@ -46,7 +46,11 @@ impl Watch {
     /// For `cpus` vCPUs of `arch` that promise what `args` say. `strict`:
     /// [`Referee::strict`].
     pub fn new(cpus: usize, args: &Args, arch: Arch, strict: bool) -> Self {
-        let referee = Referee::new(cpus, args.bbm, arch == Arch::X86_64).ets2(args.ets2);
+        let regime = match arch {
+            Arch::Arm64 => Regime::arm64(args.bbm),
+            Arch::X86_64 => Regime::x86(),
+        };
+        let referee = Referee::new(cpus, regime).ets2(args.ets2);
         Watch {
             referee: Mutex::new(if strict { referee.strict() } else { referee }),
             busy: AtomicU64::new(0),
@@ -147,7 +151,7 @@ impl Watched {
         self.settle(watch, cpu, core);
         let at = self.at(cpu, pc);
         if user && before == Mode::Kernel {
-            watch.tell(|r| r.enter_user(cpu as usize, at.task));
+            watch.tell(|r| r.enter_user(at));
         }
         if !watch.is_quiet(cpu) {
             self.look(watch, core, at, pc, Access::Fetch, user);
@@ -228,14 +232,19 @@ impl Watched {
         self.settle(watch, cpu, core);
         let index = cpu as usize;
         match *event {
-            Event::Dsb(dsb) => watch.tell(|r| r.dsb(index, dsb)),
+            Event::Dsb(dsb) => {
+                let at = self.at(cpu, self.pc);
+                watch.tell(|r| r.dsb(at, dsb));
+            }
             // SVC and ERET synchronise too.
             Event::Isb | Event::ExceptionLevel => watch.tell(|r| r.synchronise(index)),
             Event::Task(register) => {
                 let value = registers.general(register);
-                // Before a return to user space it takes the user's stack.
-                if value >> 63 != 0 {
-                    self.current = value;
+                // Before a return to user space it takes the user's stack, and on the way back in
+                // the task's again.
+                if value >> 63 != 0 && value != self.current {
+                    let before = std::mem::replace(&mut self.current, value);
+                    watch.tell(|r| r.switched_from(before));
                 }
             }
             Event::FaultAddress if !watch.is_quiet(cpu) || watch.loads.load(Relaxed) => {

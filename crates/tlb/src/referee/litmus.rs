@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The litmus tests of `litmus_table.rs` on the small machine of `tests.rs`.
 
-use super::Referee;
 use super::litmus_table::{AGREED, DIFFERENT, LISTED_LATER, Test, Verdict};
 use super::tests::World;
+use super::{Referee, Regime};
 
 /// Does the referee speak of the last access?
 fn speaks((_, first, steps, _): Test) -> bool {
-    let mut world = World::new(Referee::new(4, 0, false).strict());
+    let mut world = World::new(Referee::new(4, Regime::arm64(0)).strict());
     match first.split_once(' ') {
         Some((_, "hole")) => world.run("0 unlink u"),
         Some(_) => world.run(&format!("0 set {first}")),

@@ -42,6 +42,17 @@ pub fn needs_break(old: &Desc, new: &Desc, va: u64, bbm: u8) -> Option<Break> {
     }
 }
 
+/// Does `new` lead elsewhere than `old` did, in a table that a TLB may still walk? Linux moves tables
+/// within an address space before it flushes (`move_normal_pmd()`), and goes on changing permissions
+/// in them.
+pub fn is_other(old: &Desc, new: &Desc) -> bool {
+    match (old, new) {
+        (_, Desc::Invalid) => false,
+        (Desc::Leaf(old), Desc::Leaf(new)) => (old.pa, old.attributes) != (new.pa, new.attributes),
+        (old, new) => old != new,
+    }
+}
+
 /// Do `old` and `new` differ in nothing but the place they map and what they grant, and can neither
 /// be written through? Gives both places and their size in bytes. If both places hold the same,
 /// break-before-make is not asked for, and an access that both grant may use either.

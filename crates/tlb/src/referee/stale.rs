@@ -215,6 +215,8 @@ pub struct Stale {
     invisible: HashMap<usize, Vec<Key>>,
     /// Those whose maker has not returned to user space.
     open: HashMap<u64, Vec<Key>>,
+    /// Those of them that are the kernel's own, and whose maker has run ever since.
+    open_kernel: HashMap<u64, Vec<Key>>,
     /// Keys in `open`, and how many there may be before it is weeded.
     opened: usize,
     most_opened: usize,
@@ -310,7 +312,11 @@ impl Stale {
         self.serving.more(record.serves());
         self.len += 1 + list.len() - before;
         self.invisible.entry(record.at.cpu).or_default().push(key);
-        self.open.entry(record.at.task).or_default().push(key);
+        let open = match va >> 63 {
+            0 => &mut self.open,
+            _ => &mut self.open_kernel,
+        };
+        open.entry(record.at.task).or_default().push(key);
         self.opened += 1;
         if list.is_empty() {
             // One is usual, and Vec would begin with four.
@@ -335,12 +341,15 @@ impl Stale {
             let sizes = spaces.get(scope).and_then(|space| space.sizes.get(shift));
             sizes.is_some_and(|sizes| sizes.contains_key(va))
         };
-        self.open.retain(|_, keys| {
-            keys.retain(&is_there);
-            keys.shrink_to_fit();
-            !keys.is_empty()
-        });
-        self.opened = self.open.values().map(Vec::len).sum();
+        self.opened = 0;
+        for open in [&mut self.open, &mut self.open_kernel] {
+            open.retain(|_, keys| {
+                keys.retain(&is_there);
+                keys.shrink_to_fit();
+                !keys.is_empty()
+            });
+            self.opened += open.values().map(Vec::len).sum::<usize>();
+        }
         self.most_opened = (2 * self.opened).max(FEW);
     }
 
@@ -447,6 +456,13 @@ impl Stale {
         }
     }
 
+    /// First and last addresses of what `cpu` has invalidated, and its next DSB completes.
+    pub fn in_flight(&self, cpu: usize) -> Vec<(u64, u64)> {
+        let keys = self.in_flight.get(&cpu).into_iter().flatten();
+        keys.map(|&(_, shift, va)| (va, va | ((1 << shift) - 1)))
+            .collect()
+    }
+
     /// A DSB on `cpu` that orders stores: what it stored is visible. If
     /// `completes` also its invalidations are complete, of all CPUs
     /// (`shareable`) or of its own TLB. Returns what is over.
@@ -534,6 +550,19 @@ impl Stale {
     /// to.
     pub fn lapse(&mut self, task: u64) {
         let keys = self.open.remove(&task).unwrap_or_default();
+        self.lapsed(task, keys);
+        self.lapse_kernel(task);
+    }
+
+    /// `task` sleeps. Of a user's pages it may have more to unmap before it flushes, as reclaim
+    /// does; of the kernel's own the flush stands right behind the change. Kernel threads never
+    /// return to user space.
+    pub fn lapse_kernel(&mut self, task: u64) {
+        let keys = self.open_kernel.remove(&task).unwrap_or_default();
+        self.lapsed(task, keys);
+    }
+
+    fn lapsed(&mut self, task: u64, keys: Vec<Key>) {
         self.opened -= keys.len();
         for key in keys {
             self.at(key, |r| r.lapsed |= r.at.task == task);

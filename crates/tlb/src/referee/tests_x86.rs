@@ -68,7 +68,7 @@ impl World {
             .windows(2)
             .for_each(|w| mem.set(w[0], 0, w[1] | ENTRY));
         let mut world = World {
-            referee: Referee::new(2, 0, true),
+            referee: Referee::new(2, Regime::x86()),
             mem,
             pcids,
             spaces: vec![("a".into(), u64::from(pcids)); 2],
@@ -152,7 +152,10 @@ impl World {
                 let pcid = self.spaces[cpu].1 as u16;
                 self.flush(cpu, Invalidate::va(va(2), Some(pcid)));
             }
-            "user" => self.referee.enter_user(cpu, self.steps.tasks[cpu]),
+            "user" => {
+                let at = self.steps.at(cpu);
+                self.referee.enter_user(at);
+            }
             "task" => self.steps.tasks[cpu] = words[2].parse().unwrap(),
             other => panic!("no step {other}"),
         }

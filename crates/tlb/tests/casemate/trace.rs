@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use wideleaf_tlb::arm64::{self, Mmu as Arm64};
 use wideleaf_tlb::mmu::Mmu;
-use wideleaf_tlb::referee::{At, Dsb, Flush, Referee};
+use wideleaf_tlb::referee::{At, Dsb, Flush, Referee, Regime};
 use wideleaf_tlb::tlb::Invalidate;
 use wideleaf_tlb::walk::PhysMem;
 
@@ -111,7 +111,7 @@ struct World {
 impl Default for World {
     fn default() -> Self {
         World {
-            referee: Referee::new(8, 0, false),
+            referee: Referee::new(8, Regime::arm64(0)),
             memory: Memory::default(),
             pages: HashMap::new(),
             roots: HashMap::new(),
@@ -212,7 +212,8 @@ impl World {
                     stores: true,
                     shareable: !kind.starts_with("nsh"),
                 };
-                self.referee.dsb(cpu, dsb);
+                let at = self.at(cpu);
+                self.referee.dsb(at, dsb);
             }
             _ => return Err("neither isb nor dsb".into()),
         }
