@@ -11,20 +11,23 @@ ifneq ($(shell uname -m),x86_64)
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER := rust-lld
 endif
 LAB    ?=
+ALL    ?=
 SOAK   ?=
 # Where make measure keeps what it found.
 RESULTS ?= $(TARGET)/measured
 PREFIX ?= /usr/local
 export PREFIX DESTDIR TARGET
 
-.PHONY: help lab measure test check soak build install uninstall deb deps clean
+.PHONY: help lab measure quick test check soak build install uninstall deb deps clean
 
 help:
 	@echo 'make lab    build both kernels, boot them, print them side by side'
 	@echo '            (LAB="--base 7.3 --page-size 4K": options of wideleaf lab run)'
 	@echo 'make measure  every run that docs/measured.md shows, into RESULTS=$(RESULTS)'
-	@echo 'make test   formatting, clippy, unit tests: for every change'
-	@echo 'make check  run all tests, the ones in guests too'
+	@echo 'make quick  formatting, columns, links, prose, circles, checkpatch: seconds once built'
+	@echo 'make test   the same, clippy and unit tests: for every change'
+	@echo 'make check  run all tests, the ones in guests too; rows in guests that passed with the'
+	@echo '            same inputs are not run again (ALL=1: they are)'
 	@echo 'make soak   long forms of these: property tests, Debian'\''s kernels, the job storm for'
 	@echo '            ten minutes on each machine, base and file system (SOAK=60: seconds instead)'
 	@echo 'make build  build the wideleaf command: $(BIN)'
@@ -38,13 +41,16 @@ lab: build
 measure: build
 	@$(BIN) lab matrix docs/measured.toml -o $(RESULTS)
 
+quick:
+	@scripts/quick
+
 test:
 	@scripts/deps check
 	@scripts/test
 
 check:
 	@scripts/deps check
-	@scripts/check
+	@ALL=$(ALL) scripts/check
 
 soak: build
 	@scripts/soak $(BIN) $(SOAK)

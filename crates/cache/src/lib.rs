@@ -66,6 +66,15 @@ impl Cache {
         Lock::take(&self.root.join("locks"), name, waiting)
     }
 
+    /// Takes the lock `name` unless another run holds it.
+    ///
+    /// # Errors
+    ///
+    /// If the lock's file cannot be opened.
+    pub fn try_lock(&self, name: &str) -> Result<Option<Lock>> {
+        Lock::try_take(&self.root.join("locks"), name)
+    }
+
     /// The entry of this kind and key, or `None` if there is none or it is
     /// damaged.
     pub fn get(&self, kind: &str, key: &Key) -> Option<Entry> {

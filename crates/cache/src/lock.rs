@@ -27,17 +27,8 @@ impl Lock {
     /// waiter and a newcomer lock two different files of one name.
     pub(crate) fn take(dir: &Path, name: &str, waiting: impl FnOnce()) -> Result<Self> {
         let path = dir.join(format!("{name}.lock"));
-        let open = || {
-            fs::create_dir_all(dir)?;
-            File::options()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(&path)
-        };
         let what = || format!("cannot lock {}", path.display());
-        let file = open().with_context(what)?;
-        let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        let file = match Flock::lock(open(dir, &path)?, FlockArg::LockExclusiveNonblock) {
             Ok(file) => file,
             Err((file, Errno::EWOULDBLOCK)) => {
                 waiting();
@@ -49,4 +40,28 @@ impl Lock {
         };
         Ok(Self { file })
     }
+
+    /// Takes `<dir>/<name>.lock` unless another run holds it.
+    pub(crate) fn try_take(dir: &Path, name: &str) -> Result<Option<Self>> {
+        let path = dir.join(format!("{name}.lock"));
+        match Flock::lock(open(dir, &path)?, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => Ok(Some(Self { file })),
+            Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, errno)) => {
+                Err(errno).with_context(|| format!("cannot lock {}", path.display()))
+            }
+        }
+    }
+}
+
+fn open(dir: &Path, path: &Path) -> Result<File> {
+    let open = || {
+        fs::create_dir_all(dir)?;
+        File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)
+    };
+    open().with_context(|| format!("cannot lock {}", path.display()))
 }

@@ -40,6 +40,11 @@ impl Place {
         Ok(Self { dir, lock })
     }
 
+    /// Whether no run has the place of this name.
+    pub(crate) fn is_free(name: &str, cache: &Cache) -> Result<bool> {
+        Ok(cache.try_lock(&format!("work-{name}"))?.is_some())
+    }
+
     /// The folder that holds the tree and its object folders.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
@@ -85,8 +90,10 @@ mod tests {
                 "{words}"
             );
             assert!(!waiter.is_finished());
+            assert!(!Place::is_free("tree", &cache).unwrap());
             drop(held);
             waiter.join().unwrap().unwrap();
         });
+        assert!(Place::is_free("tree", &cache).unwrap());
     }
 }

@@ -56,6 +56,18 @@ impl WorkTree {
         })
     }
 
+    /// Whether the tree of `source` is unpacked and no other run has it, so that [`Self::open`]
+    /// neither waits nor works.
+    ///
+    /// # Errors
+    ///
+    /// If the cache cannot be read.
+    pub fn is_at_hand(source: &Source, cache: &Cache) -> Result<bool> {
+        let name = source.dir_name();
+        let journal = cache.root().join("work").join(&name).join(JOURNAL);
+        Ok(journal.exists() && Place::is_free(&name, cache)?)
+    }
+
     /// The folder that holds the tree and its object folders.
     pub fn dir(&self) -> &Path {
         self.place.dir()

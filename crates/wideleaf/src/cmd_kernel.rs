@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf kernel`: kernel sources, builds, and the patch series.
 
+mod check;
+
 use crate::screen::Screen;
 use crate::stdout::{say, tell, write_out};
 use anyhow::{Context, Result, bail};
@@ -15,7 +17,7 @@ use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
 use wideleaf_kbuild::{
     Arch, Author, Base, Interrupted, Kernel, KernelDir, PageSize, SeriesName, Spec, Variant,
-    WorkTree, checkpatch, preflight,
+    WorkTree, preflight,
 };
 use wideleaf_kit::events::{Event, Observer};
 use wideleaf_kit::table::{Table, left};
@@ -99,6 +101,10 @@ enum Action {
         /// One series [default: all]
         #[arg(long, value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
         series: Option<SeriesName>,
+        /// Only what takes seconds and no network: a series that passed unchanged before is not
+        /// checked again, and one whose source is not unpacked, or in use, is skipped
+        #[arg(long)]
+        quick: bool,
     },
     /// Print the Debian packages that builds need and that are not installed
     Deps,
@@ -234,9 +240,13 @@ fn act(args: Args) -> Result<ExitCode> {
         }
         Action::Export { series, base, dir } => export(series, base, &dir, &files()?, &cache)?,
         Action::Import(args) => write_back(args, &files()?)?,
-        Action::Check { bases, series } => {
+        Action::Check {
+            bases,
+            series,
+            quick,
+        } => {
             let all = series.map_or(SeriesName::ALL.to_vec(), |series| vec![series]);
-            return check(&all, &bases.list(), &files()?, &cache);
+            return check::run(&all, &bases.list(), &files()?, &cache, quick);
         }
         Action::Deps => {
             for package in preflight::packages(&preflight::missing(Arch::ALL)) {
@@ -302,48 +312,6 @@ fn write_back(args: ImportArgs, files: &KernelDir) -> Result<()> {
         say!("removed {}", path.display())?;
     }
     Ok(())
-}
-
-fn check(
-    names: &[SeriesName],
-    bases: &[Base],
-    files: &KernelDir,
-    cache: &Cache,
-) -> Result<ExitCode> {
-    let mut passed = true;
-    let pairs = names
-        .iter()
-        .flat_map(|&name| bases.iter().map(move |&base| (name, base)));
-    for (name, base) in pairs {
-        let series = Series::load(base, &files.series(name))?;
-        if series.steps().is_empty() {
-            say!("checkpatch {name} {base}: no patches")?;
-            continue;
-        }
-        let screen = Screen::new();
-        let source = Source::newest(base, false, cache, &screen)?;
-        let tree = WorkTree::open(&source, cache, &screen)?;
-        screen.event(Event::Step(&format!(
-            "checking the series {name} for {source}"
-        )));
-        let report = checkpatch::check(&tree, &series)
-            .with_context(|| format!("checkpatch on the series {name} for {base}"))?;
-        drop(screen);
-        let verdict = if report.passed() { "ok" } else { "FAILED" };
-        say!(
-            "checkpatch {name} {base}: {} patches: {verdict}",
-            report.patches
-        )?;
-        if !report.passed() {
-            say!("{}", report.messages)?;
-            passed = false;
-        }
-    }
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
 }
 
 /// Every kernel that can be asked for, with what the cache has.
