@@ -26,8 +26,7 @@ help:
 	@echo 'make measure  every run that docs/measured.md shows, into RESULTS=$(RESULTS)'
 	@echo 'make quick  formatting, columns, links, prose, circles, checkpatch: seconds once built'
 	@echo 'make test   the same, clippy and unit tests: for every change'
-	@echo 'make check  run all tests, the ones in guests too; rows in guests that passed with the'
-	@echo '            same inputs are not run again (ALL=1: they are)'
+	@echo 'make check  run all tests, the ones in guests too'
 	@echo 'make soak   long forms of these: property tests, Debian'\''s kernels, the job storm for'
 	@echo '            ten minutes on each machine, base and file system (SOAK=60: seconds instead)'
 	@echo 'make build  build the wideleaf command: $(BIN)'
@@ -50,7 +49,7 @@ test:
 
 check:
 	@scripts/deps check
-	@ALL=$(ALL) scripts/check
+	@scripts/check
 
 soak: build
 	@scripts/soak $(BIN) $(SOAK)

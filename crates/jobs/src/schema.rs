@@ -10,7 +10,7 @@ use wideleaf_lab::results::figures::{COUNTED, Figure};
 
 /// How a part begins and ends in the page.
 const BEGIN: &str = "<!-- made by 'wideleaf lab list --schema': ";
-const END: &str = "<!-- end -->";
+const END: &str = "<!-- end of what is made -->";
 
 /// The page with its made parts as they are to be.
 ///
@@ -72,7 +72,7 @@ fn names() -> String {
 /// What can be asked: of every job, then of each.
 fn options() -> String {
     let nothing = Command::new("common");
-    let common = <wideleaf_lab::options::Common as clap::Args>::augment_args(nothing);
+    let common = <wideleaf_lab::common::Common as clap::Args>::augment_args(nothing);
     let mut out = String::from("`common`, of every job:\n\n") + &table_of_options(&common);
     for job in registry::public() {
         let command = job.augment(Command::new(job.name()));

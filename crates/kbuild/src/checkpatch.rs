@@ -80,9 +80,7 @@ pub fn passed_before(files: &SeriesDir, source: &Source, cache: &Cache) -> Resul
 /// If the series cannot be read, or the cache cannot be written.
 pub fn keep_pass(files: &SeriesDir, source: &Source, cache: &Cache) -> Result<()> {
     let key = key(files, source)?;
-    cache
-        .get_or_build(KIND, &key, || (), |_| Ok(()))
-        .map(drop)
+    cache.get_or_build(KIND, &key, || (), |_| Ok(())).map(drop)
 }
 
 /// Exports `series` for `tree` and checks it.

@@ -5,7 +5,7 @@
 //! knows it as [`AnyJob`], which hides these types: options and reports are JSON there. The jobs
 //! themselves are in `crates/jobs`.
 
-use crate::options::Common;
+use crate::common::Common;
 use crate::plan::{Asked, Plan};
 use crate::results::figures::{Figure, Figures};
 use crate::results::row::Row;
@@ -172,6 +172,25 @@ pub struct Measured<'a, J: Job> {
 }
 
 impl<'a, J: Job> Measured<'a, J> {
+    /// A row of the table that says something of each variant's first run.
+    pub fn row(&self, section: &str, label: &str, cell: impl Fn(&Run<'_, J>) -> String) -> Row {
+        let variants = self.variants().into_iter();
+        Row {
+            section: section.into(),
+            label: label.into(),
+            cells: variants
+                .map(|variant| self.run(variant).map_or("-".into(), &cell))
+                .collect(),
+            change: String::new(),
+        }
+    }
+
+    /// The row that says how long the guests ran.
+    pub fn time_row(&self, section: &str) -> Row {
+        let label = "time under emulation (not speed)";
+        self.row(section, label, |run| format!("{:.2} s", run.wall_s))
+    }
+
     /// Reads options and reports.
     ///
     /// # Errors

@@ -11,6 +11,7 @@
 //! ended.
 
 pub mod boot;
+pub mod common;
 pub mod compare;
 pub mod disk;
 pub mod expect;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a job asks of the lab, once its options are known: guest memory, a disk, the task.
 
+use crate::common::Common;
 use crate::disk::Contents;
 use crate::disk::filesystem::Filesystem;
-use crate::options::Common;
 use serde::Serialize;
 use serde_json::Value;
 use wideleaf_guest::protocol::{self, MemoryPressure};

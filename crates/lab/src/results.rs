@@ -3,8 +3,8 @@
 //!
 //! Documented in `docs/lab-schema.md`; a test holds the two together.
 
+use crate::common::Common;
 use crate::host::Host;
-use crate::options::Common;
 pub mod figures;
 pub mod row;
 
@@ -384,7 +384,12 @@ mod tests {
         fields.extend(short.filter(|name| name != "64K"));
         let missing: Vec<_> = fields
             .iter()
-            .filter(|name| !doc.contains(&format!("`{name}`")))
+            // A count of a phase is a figure too, which has the phase in front.
+            .filter(|name| {
+                !["`", "<phase>."]
+                    .iter()
+                    .any(|front| doc.contains(&format!("{front}{name}`")))
+            })
             .collect();
         assert!(missing.is_empty(), "docs/lab-schema.md lacks {missing:?}");
     }

@@ -72,7 +72,7 @@ impl Job for Calls {
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
         let mut rows = Row::defined(measured, &Job::figures(self));
-        rows.push(Row::time(measured, "guests"));
+        rows.push(measured.time_row("guests"));
         rows
     }
 

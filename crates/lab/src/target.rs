@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is to be run: a job, the machine, the kernels.
 
+use crate::common::Common;
 use crate::disk::DiskFor;
 use crate::job::AnyJob;
-use crate::options::Common;
 use crate::plan::{Disk, Plan};
 use crate::profiles::{self, default_profile};
 use anyhow::{Result, bail};

@@ -3,7 +3,7 @@
 
 use crate::{Source, job};
 use std::collections::BTreeMap;
-use wideleaf_lab::options::Common;
+use wideleaf_lab::common::Common;
 use wideleaf_lab::results::Comparison;
 
 /// The same comparison, in the order in which it was made.

@@ -41,6 +41,6 @@ impl Job for Boot {
     }
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
-        vec![Row::time(measured, "boot")]
+        vec![measured.time_row("boot")]
     }
 }

@@ -99,7 +99,7 @@ impl Job for Contpte {
         for memory in &first.report.memories {
             for (nth, step) in memory.steps.iter().enumerate() {
                 let cell = |run: &Run<'_, Self>| cell(run, &memory.name, nth);
-                rows.push(Row::text(measured, &memory.name, step, cell));
+                rows.push(measured.row(&memory.name, step, cell));
             }
         }
         rows

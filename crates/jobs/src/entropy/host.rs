@@ -280,7 +280,7 @@ fn find<'a>(
 
 fn row(measured: &Measured<'_, Entropy>, name: &str) -> Row {
     let bits = |variant| find(measured, variant, name).map(|s| s.varying.count_ones());
-    let mut row = Row::text(measured, "", name, |run| {
+    let mut row = measured.row("", name, |run| {
         let spread = run.report.spreads.iter().find(|spread| spread.name == name);
         spread.map_or("-".into(), cell)
     });

@@ -185,7 +185,7 @@ fn scarce_rows(measured: &Measured<'_, Exec>) -> Vec<Row> {
 
 fn time_row(measured: &Measured<'_, Exec>) -> Row {
     let label = "time under emulation (not speed)";
-    Row::text(measured, "cold", label, |run| {
+    measured.row("cold", label, |run| {
         let phase = run.phases.iter().find(|phase| phase.name == "cold");
         let wall = phase.and_then(|phase| phase.wall_s);
         wall.map_or("-".into(), |wall| format!("{wall:.2} s"))
@@ -198,8 +198,8 @@ mod tests {
     use std::path::Path;
     use wideleaf_bench::options::ExecOptions;
     use wideleaf_kbuild::{Arch, PageSize};
+    use wideleaf_lab::common::Common;
     use wideleaf_lab::job::{AnyJob, usual};
-    use wideleaf_lab::options::Common;
 
     fn asked() -> (Common, Options) {
         let (common, own) = usual(&Exec);

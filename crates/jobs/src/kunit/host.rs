@@ -75,7 +75,7 @@ impl Job for Kunit {
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
         let row = |suite: &Suite| {
-            Row::text(measured, "kunit", &suite.name, |run| {
+            measured.row("kunit", &suite.name, |run| {
                 let mut suites = run.report.suites.iter();
                 let of_run = suites.find(|known| known.name == suite.name);
                 of_run.map_or("-".into(), tally)

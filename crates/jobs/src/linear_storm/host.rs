@@ -8,8 +8,9 @@ use crate::kit::linear::{
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_guest::kit::linear::LinearReport;
+use wideleaf_lab::common::Common;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
-use wideleaf_lab::options::{Common, GuestMemory, Seed};
+use wideleaf_lab::options::{GuestMemory, Seed};
 use wideleaf_lab::plan::{Asked, Plan};
 use wideleaf_lab::results::Verdict;
 use wideleaf_lab::results::figures::{Figure, Figures, figure};
@@ -120,7 +121,7 @@ impl Job for LinearStorm {
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
         let mut rows = linear::rows(measured, measured.runs.iter().map(|run| &run.report));
         let label = "as wide as at boot";
-        rows.push(Row::text(measured, "settled", label, |run| {
+        rows.push(measured.row("settled", label, |run| {
             let kept = kept(run, &run.report, SETTLED);
             kept.map_or("-".into(), |kept| format!("{:.3}%", 100.0 * kept))
         }));

@@ -153,7 +153,7 @@ impl Job for LinearWork {
                 all.push(shown.of_case(measured, name, name, shown.label));
                 if shown.label == WALKS {
                     let per = |run: &Run<'_, Self>| walks_per_1000(run, name);
-                    all.push(Row::text(measured, name, "walks per 1000 of these", per));
+                    all.push(measured.row(name, "walks per 1000 of these", per));
                 }
             }
         }
@@ -164,12 +164,7 @@ impl Job for LinearWork {
             all.push(Row::figures(measured, "collapse", label, &[figure]));
         }
         let label = "instructions for each";
-        all.push(Row::text(
-            measured,
-            "collapse",
-            label,
-            instructions_per_collapse,
-        ));
+        all.push(measured.row("collapse", label, instructions_per_collapse));
         let reports = measured.runs.iter().map(|run| &run.report);
         all.extend(linear::rows(measured, reports));
         all

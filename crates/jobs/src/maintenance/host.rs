@@ -38,6 +38,6 @@ impl Job for Maintenance {
     }
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
-        vec![Row::time(measured, "steps done")]
+        vec![measured.time_row("steps done")]
     }
 }

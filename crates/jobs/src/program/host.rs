@@ -309,7 +309,7 @@ fn text_rows(measured: &Measured<'_, Programs>, report: &Worked) -> Vec<Row> {
         .collect();
     let row = |file: &String| {
         let label = format!("text of {file}");
-        Row::text(measured, &report.name, &label, |run| {
+        measured.row(&report.name, &label, |run| {
             let mut programs = run.report.programs.iter();
             let of_run = programs.find(|known| known.name == report.name);
             let mut texts = of_run.map_or_else(BTreeMap::new, |report| texts(run, report));

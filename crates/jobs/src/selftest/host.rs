@@ -45,6 +45,6 @@ impl Job for Selftest {
     }
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
-        vec![Row::time(measured, "boot")]
+        vec![measured.time_row("boot")]
     }
 }

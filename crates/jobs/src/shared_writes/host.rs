@@ -156,7 +156,7 @@ impl Job for SharedWrites {
             for shown in shown(&self.figures()) {
                 let mut row = shown.of_case(measured, name, name, shown.label);
                 if shown.label == BY_PAGE {
-                    row.cells = Row::text(measured, "", "", |run| per_page(run, case)).cells;
+                    row.cells = measured.row("", "", |run| per_page(run, case)).cells;
                 }
                 rows.push(row);
             }

@@ -192,7 +192,7 @@ impl Job for Sparse {
                         let report = run.report.reports.get(nth);
                         report.map_or("-".into(), amplification)
                     };
-                    rows.push(Row::text(measured, pattern, "read per byte executed", cell));
+                    rows.push(measured.row(pattern, "read per byte executed", cell));
                 }
             }
             let (label, id) = ("text mapped by leaf", nth as u64 + 1);

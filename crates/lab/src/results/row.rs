@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A row of the side-by-side table: what a job shows of its figures.
 
-use crate::job::{Job, Measured, Run};
 use crate::results::figures::Figure;
 use crate::results::{BootResult, Compared, Comparison};
 use std::collections::BTreeMap;
@@ -95,32 +94,6 @@ impl Row {
             cells: variants.iter().map(cell).collect(),
             change: last_against_pristine(&variants, sum),
         }
-    }
-
-    /// A row that says something of each variant's first run.
-    pub fn text<J: Job>(
-        measured: &Measured<'_, J>,
-        section: &str,
-        label: &str,
-        cell: impl Fn(&Run<'_, J>) -> String,
-    ) -> Self {
-        let variants = measured.variants().into_iter();
-        Self {
-            section: section.into(),
-            label: label.into(),
-            cells: variants
-                .map(|variant| measured.run(variant).map_or("-".into(), &cell))
-                .collect(),
-            change: String::new(),
-        }
-    }
-
-    /// How long the guests ran.
-    pub fn time<J: Job>(measured: &Measured<'_, J>, section: &str) -> Self {
-        let label = "time under emulation (not speed)";
-        Self::text(measured, section, label, |run| {
-            format!("{:.2} s", run.wall_s)
-        })
     }
 
     /// Which leaves mapped what the guest knows as `id`: `2M 98%, 64K 2%`,

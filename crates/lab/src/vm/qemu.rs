@@ -2,7 +2,7 @@
 //! The QEMU command line of a guest.
 
 use super::{clock, monitor};
-use crate::options::CpuModel;
+use crate::common::CpuModel;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};

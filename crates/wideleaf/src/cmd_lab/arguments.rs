@@ -7,9 +7,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use wideleaf_kbuild::{Arch, Base, Commit, PageSize, Variant};
+use wideleaf_lab::common::Common;
 use wideleaf_lab::expect::Expectation;
 use wideleaf_lab::job::AnyJob;
-use wideleaf_lab::options::Common;
 use wideleaf_lab::target::Target;
 
 /// On which machines and kernels, how often, and what becomes of the results.

@@ -7,8 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 use wideleaf_jobs::registry;
+use wideleaf_lab::common::Common;
 use wideleaf_lab::job::{self, AnyJob};
-use wideleaf_lab::options::Common;
 
 const NOTES: &str = "\
 Without a JOB it is exec. 'wideleaf lab run JOB --help' tells what a job takes.

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What every job can be asked for.
+//!
+//! An option is a field here, of a group in [`crate::options`], or of a job's own options: its name,
+//! help, default and values are there and nowhere else. Options are kept as the command line has
+//! them, so that a comparison's JSON says what to ask for again.
+
+use clap::builder::PossibleValuesParser;
+use serde::{Deserialize, Serialize};
+use wideleaf_kit::named;
+
+named!(
+    /// What an arm64 guest's CPUs say that they are; others have one model.
+    CpuModel, "CPU model", {
+        /// All that QEMU can emulate.
+        Max = "max",
+        /// The same, and of a make that kernels know to change the size of leaves live.
+        Bbm = "bbm",
+        /// The first, of which the referee takes no FEAT_ETS2 for granted.
+        NoEts2 = "no-ets2",
+    }
+);
+
+/// Reads one of the values that a type with `ALL` and `name()` has; help and errors list them.
+#[macro_export]
+macro_rules! choices {
+    ($kind:ty) => {{
+        use clap::builder::{PossibleValuesParser, TypedValueParser};
+        let names = <$kind>::ALL.iter().map(|value| value.name());
+        PossibleValuesParser::new(names)
+            .map(|name| name.parse::<$kind>().expect("one of the possible values"))
+    }};
+}
+
+/// What every job takes: it is about the kernels, the guest or who looks on, not about the work.
+#[derive(clap::Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Common {
+    /// CPUs of the guest
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    pub cpus: u32,
+    /// What an arm64 guest's CPUs are: max; bbm, whose kernels may change the size of
+    /// leaves live; or no-ets2, where a load may be translated before a barrier
+    #[arg(long, value_name = "MODEL", default_value = "max", value_parser = choices!(CpuModel))]
+    pub cpu_model: CpuModel,
+    /// CPU whose TLBs are modelled [default: neoverse-v2 on arm64, zen4 on x86_64]
+    #[arg(long, value_parser = PossibleValuesParser::new(crate::profiles::names()))]
+    pub profile: Option<String>,
+    /// Watch over the guest's TLB maintenance: stale use, changes without
+    /// break-before-make, size conflicts; anything found fails the run
+    #[arg(long)]
+    pub referee: bool,
+    /// A further fragment of kernel/config for the kernels, such as debug or
+    /// storm; may be repeated
+    #[arg(long, value_name = "FRAGMENT")]
+    pub extra: Vec<String>,
+    /// A fault of kernel/planted that the kernel gets, or the last of several,
+    /// which the job is to notice
+    #[arg(long, value_name = "NAME")]
+    pub plant: Option<String>,
+    /// More kernel parameters for the guest
+    #[arg(
+        long,
+        value_name = "PARAMETERS",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub append: String,
+    /// Seconds that one guest may take [default: what the job needs on a slow machine]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeout: Option<u32>,
+}
+
+impl Common {
+    /// Whether the kernels have this further fragment.
+    pub fn has_extra(&self, fragment: &str) -> bool {
+        self.extra.iter().any(|extra| extra == fragment)
+    }
+}
