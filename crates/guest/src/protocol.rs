@@ -131,7 +131,7 @@ pub enum Message {
     /// Names a phase that the plugin will know by number. Sent before the phase begins, so that
     /// nothing but the work happens in it.
     Phase {
-        /// 1 to 127.
+        /// 1 to 127; 0 is what is outside of these, from the first instruction on.
         id: u8,
         /// `cold`, `random`.
         name: String,
