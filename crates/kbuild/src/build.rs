@@ -2,6 +2,8 @@
 //! Builds a kernel from a work tree, and keeps it as a cache entry.
 
 use crate::config::{self, Fragment};
+use crate::fault;
+use crate::image_fault::{self, ImageFault};
 use crate::make::{self, Killed};
 use crate::place::{Place, TREE_BYTES};
 use crate::source::JOURNAL;
@@ -64,21 +66,7 @@ struct Meta {
 /// from the cache nor from apt.
 pub fn ensure(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Result<Kernel> {
     let inputs = Inputs::new(spec, cache, observer)?;
-    let key = inputs.key();
-    if let Some(entry) = cache.get(KIND, &key) {
-        return inputs.kernel(&entry);
-    }
-    inputs.require_space(cache)?;
-    let entry = cache.get_or_build(
-        KIND,
-        &key,
-        || {
-            let text = format!("another run that builds {inputs}");
-            observer.event(Event::Waiting(&text));
-        },
-        |into| inputs.build(into, cache, observer),
-    )?;
-    inputs.kernel(&entry)
+    inputs.kernel(&inputs.entry(cache, observer)?)
 }
 
 /// The kernel that `spec` asks for if it is in the cache; asks no network. The
@@ -162,6 +150,8 @@ struct Inputs<'a> {
     stack: Stack,
     series_hash: Option<String>,
     compiler: String,
+    /// What is done to the finished image.
+    fault: Option<ImageFault>,
 }
 
 impl<'a> Inputs<'a> {
@@ -189,9 +179,13 @@ impl<'a> Inputs<'a> {
 
     fn with_origin(spec: &'a Spec, origin: Origin) -> Result<Self> {
         let fragments = config::fragments(spec)?;
+        let plant = spec.plant.as_deref();
+        let fault = plant.map(|name| fault::of_image(name, spec.base, spec.arch, &spec.files));
+        let fault = fault.transpose()?.flatten();
+        let patch = plant.filter(|_| fault.is_none());
         let stack = match spec.commit {
             Some(_) => Stack::default(),
-            None => Stack::of(spec.base, spec.variant, spec.plant.as_deref(), &spec.files)?,
+            None => Stack::of(spec.base, spec.variant, patch, &spec.files)?,
         };
         Ok(Self {
             spec,
@@ -200,7 +194,65 @@ impl<'a> Inputs<'a> {
             fragments,
             stack,
             compiler: compiler(spec.arch)?,
+            fault,
         })
+    }
+
+    /// The cache's entry, made if there is none.
+    fn entry(&self, cache: &Cache, observer: &dyn Observer) -> Result<Entry> {
+        let key = self.key();
+        if let Some(entry) = cache.get(KIND, &key) {
+            return Ok(entry);
+        }
+        self.require_space(cache)?;
+        cache.get_or_build(
+            KIND,
+            &key,
+            || {
+                let text = format!("another run that builds {self}");
+                observer.event(Event::Waiting(&text));
+            },
+            |into| match &self.fault {
+                Some(fault) => self.plant(fault, into, cache, observer),
+                None => self.build(into, cache, observer),
+            },
+        )
+    }
+
+    /// Makes a kernel with `fault` of the one without.
+    fn plant(
+        &self,
+        fault: &ImageFault,
+        into: &Path,
+        cache: &Cache,
+        observer: &dyn Observer,
+    ) -> Result<()> {
+        let spec = Spec {
+            plant: None,
+            ..self.spec.clone()
+        };
+        let whole = Inputs::with_origin(&spec, self.origin.clone())?.entry(cache, observer)?;
+        let image = whole.path(image_name(spec.arch));
+        let read =
+            |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let map = whole.path("System.map");
+        let map = String::from_utf8(read(&map)?)
+            .with_context(|| format!("{}: not text", map.display()))?;
+        let mut bytes = read(&image)?;
+        let count = fault
+            .plant(&mut bytes, &map)
+            .with_context(|| format!("{}", image.display()))?;
+        observer.event(Event::Note(&format!(
+            "planted {}: {count} instructions changed",
+            fault.name
+        )));
+        for name in ["System.map", "build.log", "config", "meta.json"] {
+            let from = whole.path(name);
+            fs::copy(&from, into.join(name))
+                .with_context(|| format!("cannot copy {}", from.display()))?;
+        }
+        let to = into.join(image_name(spec.arch));
+        fs::write(&to, bytes).with_context(|| format!("cannot write {}", to.display()))
     }
 
     fn key(&self) -> Key {
@@ -221,6 +273,10 @@ impl<'a> Inputs<'a> {
         }
         for (number, fragment) in self.fragments.iter().enumerate() {
             key = key.field(format!("fragment {number}"), &fragment.text);
+        }
+        if let Some(fault) = &self.fault {
+            let done = format!("{} {}", fault.name, image_fault::RECIPE);
+            key = key.field("image fault", done);
         }
         key
     }

@@ -20,8 +20,8 @@ pub struct Spec {
     /// Names of further fragments in `kernel/config`, such as `debug`, in the
     /// order they are merged.
     pub extras: Vec<String>,
-    /// Name of a fault in `kernel/planted/<base>` that the kernel gets, on top of its series if it
-    /// has one, by which a job is seen to notice it.
+    /// Name of a fault ([`crate::faults`]) that the kernel gets, on top of its series if it has one,
+    /// by which a job is seen to notice it.
     pub plant: Option<String>,
     /// The Debian version of the source, to compare kernels of the same one;
     /// `None` is the newest there is.

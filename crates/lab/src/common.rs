@@ -53,7 +53,7 @@ pub struct Common {
     /// storm; may be repeated
     #[arg(long, value_name = "FRAGMENT")]
     pub extra: Vec<String>,
-    /// A fault of kernel/planted that the kernel gets, or the last of several,
+    /// A fault that the kernel gets, or the last of several ('wideleaf lab list'),
     /// which the job is to notice
     #[arg(long, value_name = "NAME")]
     pub plant: Option<String>,

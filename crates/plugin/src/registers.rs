@@ -14,6 +14,8 @@ pub struct Registers {
     general: Vec<Handle>,
     /// arm64: TTBR0_EL1, TTBR1_EL1, TCR_EL1, SCTLR, MAIR_EL1. x86: CR0, CR3, CR4, EFER.
     translation: Vec<Handle>,
+    /// arm64: TCR2_EL1, PIR_EL1, PIRE0_EL1, if this QEMU has them.
+    permissions: Option<[Handle; 3]>,
     /// SP of the exception level that runs; RSP.
     stack: Handle,
     /// arm64: CPSR, which for AArch64 is PSTATE. x86: CS.
@@ -63,6 +65,9 @@ impl Registers {
                     .map(|n| one(&format!("x{n}")))
                     .collect::<Result<_, _>>()?,
                 translation: many(&["TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "SCTLR", "MAIR_EL1"])?,
+                permissions: many(&["TCR2_EL1", "PIR_EL1", "PIRE0_EL1"])
+                    .ok()
+                    .and_then(|handles| handles.try_into().ok()),
                 stack: one("sp")?,
                 mode: one("cpsr")?,
                 pc: one("pc")?,
@@ -74,6 +79,7 @@ impl Registers {
                 buffer: RegisterBuffer::new(),
                 general: many(&X86_GENERAL)?,
                 translation: many(&["cr0", "cr3", "cr4", "efer"])?,
+                permissions: None,
                 stack: one("rsp")?,
                 mode: one("cs")?,
                 pc: one("rip")?,
@@ -144,12 +150,21 @@ impl Registers {
         numbers.map(|n| self.general(n as u8))
     }
 
+    /// PIR_EL1 and PIRE0_EL1, if entries name permissions by them.
+    fn permissions(&mut self) -> Option<[u64; 2]> {
+        const PIE: u64 = 1 << 1;
+        let [tcr2, pir, pire0] = self.permissions?;
+        let on = self.read(tcr2) & PIE != 0;
+        on.then(|| [self.read(pir), self.read(pire0)])
+    }
+
     /// The registers that translation depends on.
     pub fn mmu(&mut self) -> Mmu {
         let mut v = [0; 5];
         for (i, value) in v.iter_mut().enumerate().take(self.translation.len()) {
             *value = self.read(self.translation[i]);
         }
+        let permissions = self.permissions();
         match self.arch {
             Arch::Arm64 => Mmu::Arm64(arm64::Mmu::new(arm64::Regs {
                 ttbr0: v[0],
@@ -157,6 +172,7 @@ impl Registers {
                 tcr: v[2],
                 sctlr: v[3],
                 mair: v[4],
+                permissions,
             })),
             Arch::X86_64 => Mmu::X86(x86::Mmu::new(x86::Regs {
                 cr0: v[0],

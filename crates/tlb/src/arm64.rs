@@ -23,6 +23,9 @@ pub struct Regs {
     pub sctlr: u64,
     /// MAIR_EL1: memory types, of which only the referee wants to know.
     pub mair: u64,
+    /// PIR_EL1 and PIRE0_EL1, if TCR2_EL1.PIE lets entries name permissions by their index there
+    /// (FEAT_S1PIE). Only the referee wants to know.
+    pub permissions: Option<[u64; 2]>,
 }
 
 /// log2 of a granule's size in bytes.

@@ -27,6 +27,7 @@ fn mmu(granule: Granule, va_bits: u64, extra: u64, ttbr: u64) -> Mmu {
         tcr: tcr(granule, va_bits) | extra,
         sctlr: 1,
         mair: 0,
+        permissions: None,
     })
 }
 
@@ -226,6 +227,7 @@ fn the_high_half_uses_ttbr1_its_size_and_its_granule() {
         tcr: 25 | 16 << 16 | 3 << 30 | 5 << 32,
         sctlr: 1,
         mair: 0,
+        permissions: None,
     });
     let high = 0xffff_0000_0000_0000 | 1 << 42 | 1 << 29 | 4 << 16;
     assert_eq!(found(&m, &mem, high).pa, 0x40_0000);
@@ -290,6 +292,7 @@ fn asid_comes_from_the_ttbr_that_a1_names_and_as_wide_as_as_says() {
         tcr: tcr(Granule::K4, 48),
         sctlr: 0,
         mair: 0,
+        permissions: None,
     };
     assert_eq!(Mmu::new(regs).asid(), 0x1234);
     let with = |tcr| Mmu::new(Regs { tcr, ..regs });

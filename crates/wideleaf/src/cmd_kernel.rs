@@ -155,7 +155,7 @@ struct Which {
     /// A further fragment of kernel/config, such as debug; may be repeated
     #[arg(long, value_name = "FRAGMENT")]
     extra: Vec<String>,
-    /// A fault of kernel/planted that the kernel gets
+    /// A fault that the kernel gets; 'wideleaf lab list' names them
     #[arg(long, value_name = "NAME")]
     plant: Option<String>,
     /// The Debian version of the source [default: the newest]

@@ -189,15 +189,11 @@ fn arm64_desc(m: &arm64::Mmu, mmu: &Mmu, shape: Shape, word: u64) -> Desc {
         return Desc::Invalid;
     }
     let tcr = m.regs().tcr;
-    let read_only = word & AP_READ_ONLY != 0 && (word & DBM == 0 || tcr & TCR_HD == 0);
-    let el0 = word & AP_EL0 != 0;
-    let bit = |on, bit| if on { bit } else { 0 };
-    let grants = KERNEL_READ
-        | bit(!read_only, KERNEL_WRITE)
-        | bit(word & PXN == 0, KERNEL_FETCH)
-        | bit(el0, USER_READ)
-        | bit(el0 && !read_only, USER_WRITE)
-        | bit(word & UXN == 0, USER_FETCH);
+    let dirties = tcr & TCR_HD != 0;
+    let grants = match m.regs().permissions {
+        Some(permissions) => indexed_grants(word, dirties, permissions),
+        None => direct_grants(word, dirties),
+    };
     let contiguous = word & CONTIGUOUS != 0;
     Desc::Leaf(Leaf {
         pa: m.output(granule, word) >> shape.unit << shape.unit,
@@ -211,6 +207,43 @@ fn arm64_desc(m: &arm64::Mmu, mmu: &Mmu, shape: Shape, word: u64) -> Desc {
         global: word & NG == 0,
         cacheable: word & AF != 0 || tcr & TCR_HA != 0,
     })
+}
+
+/// What AP, PXN and UXN grant. `dirties`: hardware makes an entry with DBM dirty by itself.
+fn direct_grants(word: u64, dirties: bool) -> u8 {
+    let read_only = word & AP_READ_ONLY != 0 && (word & DBM == 0 || !dirties);
+    let el0 = word & AP_EL0 != 0;
+    let bit = |on, bit| if on { bit } else { 0 };
+    KERNEL_READ
+        | bit(!read_only, KERNEL_WRITE)
+        | bit(word & PXN == 0, KERNEL_FETCH)
+        | bit(el0, USER_READ)
+        | bit(el0 && !read_only, USER_WRITE)
+        | bit(word & UXN == 0, USER_FETCH)
+}
+
+/// What PIR_EL1 and PIRE0_EL1 grant at the index that the entry names (FEAT_S1PIE). AP\[2\] is
+/// nDirty then. Overlays (FEAT_S1POE) take more away, and are not looked at.
+fn indexed_grants(word: u64, dirties: bool, [kernel, user]: [u64; 2]) -> u8 {
+    const READ: u8 = KERNEL_READ;
+    const WRITE: u8 = KERNEL_WRITE;
+    const FETCH: u8 = KERNEL_FETCH;
+    let bit = |from: u32, to: u32| (word >> from & 1) << to;
+    let index = bit(54, 3) | bit(53, 2) | bit(51, 1) | bit(6, 0);
+    let clean = word & AP_READ_ONLY != 0 && !dirties;
+    let granted = |register: u64| {
+        // As Linux' asm/sysreg.h has them (PIE_R and others).
+        let all = match register >> (index * 4) & 15 {
+            1 | 8 | 9 => READ,
+            2 => FETCH,
+            3 | 10 => READ | FETCH,
+            5 | 6 | 12 => READ | WRITE,
+            7 | 14 => READ | WRITE | FETCH,
+            _ => 0,
+        };
+        if clean { all & !WRITE } else { all }
+    };
+    granted(kernel) | granted(user) << 3
 }
 
 /// The memory type that AttrIndx (bits 4:2) chooses from MAIR_EL1, with NS (5)
@@ -280,4 +313,47 @@ pub fn walk(mmu: &Mmu, mem: &impl PhysMem, va: u64) -> Option<(Desc, Shape, u64)
 /// Is `va` in the half that TTBR1 translates? On x86 one root translates both.
 pub fn is_high(mmu: &Mmu, va: u64) -> bool {
     matches!(mmu, Mmu::Arm64(_)) && arm64::Mmu::is_high(va)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grants(word: u64, permissions: Option<[u64; 2]>) -> u8 {
+        let mmu = Mmu::Arm64(arm64::Mmu::new(arm64::Regs {
+            tcr: 25 | 25 << 16 | 2 << 30,
+            sctlr: 1,
+            permissions,
+            ..Default::default()
+        }));
+        let shape = Shape {
+            unit: 12,
+            index_bits: 9,
+            high: false,
+            both: false,
+        };
+        match decode(&mmu, shape, word | AF | 3) {
+            Desc::Leaf(leaf) => leaf.grants,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn permissions_are_those_of_the_index_where_entries_name_one() {
+        // Index 1 (AP[1]): the kernel may read and write, user space all. 14 (UXN, PXN, DBM): the
+        // kernel may read and write, user space nothing.
+        let pie = Some([12 << 56 | 12 << 4, 14 << 4]);
+        let shared = AP_EL0;
+        assert_eq!(
+            grants(shared, pie),
+            KERNEL_READ | KERNEL_WRITE | USER_READ | USER_WRITE | USER_FETCH
+        );
+        let kernel = UXN | PXN | DBM;
+        assert_eq!(grants(kernel, pie), KERNEL_READ | KERNEL_WRITE);
+        assert_eq!(grants(kernel | AP_READ_ONLY, pie), KERNEL_READ, "clean");
+        assert_eq!(grants(0, pie), 0, "index 0 grants nothing");
+        // Without, the bits speak for themselves.
+        assert_eq!(grants(kernel, None), KERNEL_READ | KERNEL_WRITE);
+        assert_ne!(grants(0, None), 0);
+    }
 }

@@ -154,6 +154,7 @@ impl World {
             sctlr: 1,
             // Normal, non-cacheable, Normal Tagged.
             mair: 0xf0_44ff,
+            permissions: None,
         }));
         let at = self.steps.at(cpu);
         self.referee.set_registers(at, mmu, &self.mem);

@@ -266,6 +266,7 @@ impl World {
                 tcr: TCR,
                 sctlr: u64::from(self.on),
                 mair: 0xff,
+                permissions: None,
             }));
             self.referee.set_registers(at, mmu, &self.memory);
         }

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_jobs::{registry, schema};
-use wideleaf_kbuild::{Arch, Base};
+use wideleaf_kbuild::{Arch, Base, KernelDir};
 use wideleaf_kit::replace::replace;
 use wideleaf_kit::table::{Table, left};
 use wideleaf_lab::disk::filesystem::Filesystem;
@@ -55,6 +55,7 @@ fn everything(json: bool) -> Result<ExitCode> {
             .map(|s| s.name())
             .collect::<Vec<_>>()
     };
+    let faults = wideleaf_kbuild::faults(KernelDir::find(None).ok().as_ref())?;
     if json {
         let jobs = registry::public().map(|job| job.facts());
         let jobs = jobs.map(|facts| json!({ "name": facts.name, "about": facts.about }));
@@ -70,6 +71,7 @@ fn everything(json: bool) -> Result<ExitCode> {
             "bases": Base::ALL,
             "architectures": arches,
             "filesystems": Filesystem::ALL,
+            "faults": faults,
         });
         say!("{all}")?;
         return Ok(ExitCode::SUCCESS);
@@ -88,6 +90,9 @@ fn everything(json: bool) -> Result<ExitCode> {
     }
     for filesystem in Filesystem::ALL {
         table.row(["filesystem", filesystem.name(), ""]);
+    }
+    for fault in &faults {
+        table.row(["fault", &fault.name, &fault.to_string()]);
     }
     write_out(&table.render(false))?;
     Ok(ExitCode::SUCCESS)
