@@ -2,7 +2,7 @@
 //! Boots the kernels of a target, and joins what guest and plugin counted.
 
 use crate::host;
-use crate::referee::Symbols;
+use crate::referee::{Symbols, before_failure};
 use crate::results::{BootResult, CpuCounts, KernelInfo, PhaseCounts};
 use crate::target::Target;
 use crate::vm::emulator::Qemu;
@@ -166,7 +166,12 @@ impl Bench<'_> {
             limit,
             cancel,
             &mut progress,
-        )?;
+        )
+        .inspect_err(|_| {
+            for line in before_failure(variant, &kernel.image, &counts) {
+                self.observer.event(Event::Note(&line));
+            }
+        })?;
         let mut report = match guest.plugin {
             Some(_) => Some(read_report(&counts)?),
             None => None,

@@ -3,7 +3,9 @@
 
 use crate::results::{Comparison, Verdict};
 use std::path::Path;
+use wideleaf_kbuild::Variant;
 use wideleaf_tlb::referee::finding::{Finding, Findings, Place};
+use wideleaf_tlb::report::Report;
 
 /// Functions by address, of a kernel's `System.map`.
 #[derive(Debug, Default)]
@@ -52,29 +54,41 @@ impl Symbols {
 
 /// The findings of all runs as lines below a table.
 pub fn lines(comparison: &Comparison) -> Vec<String> {
-    let mut lines = Vec::new();
-    for run in &comparison.runs {
-        let Some(findings) = &run.referee else {
-            continue;
-        };
-        let Findings {
-            table_writes,
-            most_stale,
-            most_tables,
-            ..
-        } = findings;
+    let runs = comparison.runs.iter();
+    runs.filter_map(|run| Some(told(run.variant, run.referee.as_ref()?)))
+        .flatten()
+        .collect()
+}
+
+/// What was found until the guest's job died, from the counts that the plugin left; nothing if it
+/// left none, or found none.
+pub fn before_failure(variant: Variant, image: &Path, counts: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(counts).unwrap_or_default();
+    let report = serde_json::from_str::<Report>(&text).unwrap_or_default();
+    let Some(mut findings) = report.referee.filter(|findings| !findings.is_clean()) else {
+        return Vec::new();
+    };
+    Symbols::beside(image).apply(&mut findings);
+    told(variant, &findings)
+}
+
+fn told(variant: Variant, findings: &Findings) -> Vec<String> {
+    let Findings {
+        table_writes,
+        most_stale,
+        most_tables,
+        ..
+    } = findings;
+    let mut lines = vec![format!(
+        "  referee: {variant}: {} found in {table_writes} page-table writes; at most {most_tables} tables, {most_stale} old translations at a time",
+        findings.list.len() as u64 + findings.left_out
+    )];
+    lines.extend(findings.list.iter().flat_map(describe));
+    if findings.forgotten > 0 {
         lines.push(format!(
-            "  referee: {}: {} found in {table_writes} page-table writes; at most {most_tables} tables, {most_stale} old translations at a time",
-            run.variant,
-            findings.list.len() as u64 + findings.left_out
+            "  warning: {variant}: {} old translations were forgotten for want of room",
+            findings.forgotten
         ));
-        lines.extend(findings.list.iter().flat_map(describe));
-        if findings.forgotten > 0 {
-            lines.push(format!(
-                "  warning: {}: {} old translations were forgotten for want of room",
-                run.variant, findings.forgotten
-            ));
-        }
     }
     lines
 }
@@ -186,6 +200,28 @@ ffff800080020000 D jiffies
         let verdicts = verdicts(&c);
         assert_eq!(verdicts.len(), 1);
         assert!(!verdicts[0].passed);
+    }
+
+    #[test]
+    fn what_was_found_before_the_job_died_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, counts) = (dir.path().join("Image"), dir.path().join("counts.json"));
+        std::fs::write(dir.path().join("System.map"), MAP).unwrap();
+        let told = |findings: Findings| {
+            let report = Report {
+                referee: Some(findings),
+                ..Report::default()
+            };
+            std::fs::write(&counts, serde_json::to_vec(&report).unwrap()).unwrap();
+            before_failure(Variant::Pristine, &image, &counts).join("\n")
+        };
+        let text = told(found());
+        assert!(text.contains("referee: pristine: 1 found in 7"), "{text}");
+        assert!(text.contains("zap_pte_range+0x8"), "{text}");
+        assert_eq!(told(Findings::default()), "");
+        std::fs::write(&counts, "{").unwrap();
+        let none: Vec<String> = Vec::new();
+        assert_eq!(before_failure(Variant::Pristine, &image, &counts), none);
     }
 
     #[test]
