@@ -17,6 +17,7 @@ pub mod schema;
 pub mod works;
 
 pub mod boot;
+pub mod boot_time;
 pub mod contpte;
 pub mod entropy;
 pub mod exec;
