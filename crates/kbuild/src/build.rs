@@ -150,7 +150,7 @@ struct Inputs<'a> {
     stack: Stack,
     series_hash: Option<String>,
     compiler: String,
-    /// What is done to the finished image.
+    /// Changes of the finished image.
     fault: Option<ImageFault>,
 }
 

@@ -217,7 +217,7 @@ impl Forgets {
         count
     }
 
-    /// What stands for `word`, which `before` stands before; `None`: itself.
+    /// The replacement of `word`, which stands behind `before`; `None`: itself.
     fn instead(self, word: u32, before: u32) -> Option<u32> {
         const NOP: u32 = 0xd503_201f;
         const DSB_ISHST: u32 = 0xd503_3a9f;

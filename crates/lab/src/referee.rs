@@ -60,7 +60,7 @@ pub fn lines(comparison: &Comparison) -> Vec<String> {
         .collect()
 }
 
-/// What was found until the guest's job died, from the counts that the plugin left; nothing if it
+/// Findings until the guest's job died, from the counts that the plugin left; nothing if it
 /// left none, or found none.
 pub fn before_failure(variant: Variant, image: &Path, counts: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(counts).unwrap_or_default();

@@ -15,14 +15,14 @@ use wideleaf_guest::port::Port;
 use wideleaf_guest::protocol::Message;
 use wideleaf_guest::work::Work;
 
-/// Phases, and their numbers for the plugin. What is outside of all others has 0: here from the
-/// first instruction to the job.
+/// Phases, and their numbers for the plugin. Instructions outside of all others have 0: here
+/// those from the first one to the job.
 const PHASES: [(u8, &str); 3] = [(START, "start"), (LOOK, "look"), (END, "end")];
 const START: u8 = 0;
 const LOOK: u8 = 1;
 const END: u8 = 2;
 
-/// What the kernel has done when it says so, in order of init/main.c, with the start of what it
+/// Stages of the boot when the kernel says so, in order of init/main.c, with the start of what it
 /// says.
 const LANDMARKS: [(&str, &str); 4] = [
     ("cpus", "smp: Brought up "),
@@ -72,7 +72,7 @@ impl Work for BootTime {
     }
 }
 
-/// What the kernel said since it began, a record each: `level,number,us,flags;text`.
+/// The kernel's messages since it began, a record each: `level,number,us,flags;text`.
 fn messages() -> Result<Vec<String>> {
     let path = "/dev/kmsg";
     let mut file = OpenOptions::new()

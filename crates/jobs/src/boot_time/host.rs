@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The host's side: options, figures, table.
 
 use super::{NAME, Report, Task};
 use crate::kit::linear::{self, MOMENTS, memory};
@@ -18,7 +18,7 @@ pub struct BootTime;
 /// The registry's entry.
 pub const JOB: BootTime = BootTime;
 
-/// What it takes.
+/// Its options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Its memory.

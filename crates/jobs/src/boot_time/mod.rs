@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a kernel's boot costs: instructions from the first one to `/init` and to power-off, by the
+//! The cost of a kernel's boot: instructions from the first one to `/init` and to power-off, by the
 //! kernel's own messages, and the memory that is gone when user space begins.
 
 #[cfg(feature = "guest")]
@@ -14,14 +14,14 @@ use wideleaf_guest::kit::linear::LinearReport;
 /// Its name.
 pub const NAME: &str = "boot-time";
 
-/// What the guest is asked to do.
+/// The guest's order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// Bytes of the machine's memory.
     pub memory: u64,
 }
 
-/// What it found.
+/// Its findings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// When the kernel said that it had come so far, by what it had done, in microseconds of its

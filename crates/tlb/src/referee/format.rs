@@ -209,7 +209,7 @@ fn arm64_desc(m: &arm64::Mmu, mmu: &Mmu, shape: Shape, word: u64) -> Desc {
     })
 }
 
-/// What AP, PXN and UXN grant. `dirties`: hardware makes an entry with DBM dirty by itself.
+/// The access that AP, PXN and UXN grant. `dirties`: hardware makes an entry with DBM dirty by itself.
 fn direct_grants(word: u64, dirties: bool) -> u8 {
     let read_only = word & AP_READ_ONLY != 0 && (word & DBM == 0 || !dirties);
     let el0 = word & AP_EL0 != 0;
@@ -222,7 +222,7 @@ fn direct_grants(word: u64, dirties: bool) -> u8 {
         | bit(word & UXN == 0, USER_FETCH)
 }
 
-/// What PIR_EL1 and PIRE0_EL1 grant at the index that the entry names (FEAT_S1PIE). AP\[2\] is
+/// The access that PIR_EL1 and PIRE0_EL1 grant at the index that the entry names (FEAT_S1PIE). AP\[2\] is
 /// nDirty then. Overlays (FEAT_S1POE) take more away, and are not looked at.
 fn indexed_grants(word: u64, dirties: bool, [kernel, user]: [u64; 2]) -> u8 {
     const READ: u8 = KERNEL_READ;
