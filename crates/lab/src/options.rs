@@ -139,6 +139,10 @@ named!(
         Max = "max",
         /// The same, and of a make that kernels know to change the size of leaves live.
         Bbm = "bbm",
+        /// Such, but with addresses of 48 bits where pages have less than 64K: no FEAT_LPA2.
+        BbmNoLpa2 = "bbm-no-lpa2",
+        /// Such, on a machine whose memory has tags (FEAT_MTE2).
+        BbmMte = "bbm-mte",
         /// The first, of which the referee takes no FEAT_ETS2 for granted.
         NoEts2 = "no-ets2",
     }

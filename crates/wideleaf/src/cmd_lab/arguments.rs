@@ -151,7 +151,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: Option<u32>,
     /// What an arm64 guest's CPUs are: max; bbm, whose kernels may change the size of
-    /// leaves live; or no-ets2, where a load may be translated before a barrier
+    /// leaves live; bbm-no-lpa2, such with 48 bits of address; bbm-mte, such with tagged
+    /// memory; or no-ets2, where a load may be translated before a barrier
     /// [default: max; bbm in jobs on the linear map]
     #[arg(long, value_name = "MODEL")]
     cpu_model: Option<CpuModel>,

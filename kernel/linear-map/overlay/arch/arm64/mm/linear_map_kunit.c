@@ -5,11 +5,17 @@
  */
 #include <kunit/test.h>
 #include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/kasan.h>
+#include <linux/memblock.h>
+#include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
 #include <linux/set_memory.h>
+#include <linux/sizes.h>
 
 #include <asm/linear_map.h>
+#include <asm/sections.h>
 #include <asm/tlbflush.h>
 
 /* Any that is aligned to every leaf */
@@ -134,7 +140,7 @@ static void a_split_leaf_comes_back(struct kunit *test)
 
 	page = alloc_page(GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, page);
-	addr = (unsigned long)page_address(page);
+	addr = (unsigned long)kasan_reset_tag(page_address(page));
 	before = wait_for_leaf(addr, CONT_PTE_SIZE);
 	KUNIT_EXPECT_GE(test, before, CONT_PTE_SIZE);
 
@@ -147,16 +153,124 @@ static void a_split_leaf_comes_back(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, kernel_page_present(page));
 	KUNIT_EXPECT_GE(test, wait_for_leaf(addr, before), before);
 
-	WRITE_ONCE(*(char *)addr, 1);
+	WRITE_ONCE(*(char *)page_address(page), 1);
 	__free_page(page);
 }
 
+/* Of the way back: only where all is as it was at boot can it be done without */
+static void tables_stay_where_a_protection_is_not_the_usual(struct kunit *test)
+{
+	unsigned long image = ALIGN_DOWN((unsigned long)lm_alias(_end), PMD_SIZE);
+	unsigned long start = ALIGN((unsigned long)lm_alias(_end), PMD_SIZE);
+	const pgprot_t unusual[] = {
+		PAGE_KERNEL_RO,
+		__pgprot(pgprot_val(PAGE_KERNEL) & ~PTE_PXN),
+		pgprot_writecombine(PAGE_KERNEL),
+	};
+	unsigned int i;
+
+	KUNIT_EXPECT_TRUE(test, linear_map_may_lose_table(start, PMD_SIZE,
+							  PAGE_KERNEL));
+	for (i = 0; i < ARRAY_SIZE(unusual); i++)
+		KUNIT_EXPECT_FALSE(test,
+				   linear_map_may_lose_table(start, PMD_SIZE,
+							     unusual[i]));
+
+	/* Hibernation makes the alias of the kernel's data valid for a while */
+	KUNIT_EXPECT_FALSE(test, linear_map_may_lose_table(image, PMD_SIZE,
+							   PAGE_KERNEL));
+}
+
+static int change_and_back(struct page *page)
+{
+	unsigned long addr = (unsigned long)page_address(page);
+	int err = set_direct_map_invalid_noflush(page);
+
+	flush_tlb_kernel_range(addr, addr + PAGE_SIZE);
+	return err ?: set_direct_map_default_noflush(page);
+}
+
+/* Passes follow each other in 10 ms, also while permissions change */
+static void changes_do_not_hold_up_the_worker(struct kunit *test)
+{
+	unsigned long last = (unsigned long)__va(memblock_end_of_DRAM()) - PMD_SIZE;
+	unsigned long begin = jiffies;
+	struct page *page;
+	int err = 0;
+
+	if (!linear_map_may_change_size())
+		kunit_skip(test, "this machine maps the linear map by pages");
+	if (memblock_phys_mem_size() < SZ_1G || PAGE_SIZE != SZ_4K ||
+	    leaf_size(last) != PAGE_SIZE)
+		kunit_skip(test, "the worker has not several passes to do");
+
+	page = alloc_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	while (!err && leaf_size(last) < PMD_SIZE &&
+	       time_before(jiffies, begin + 10 * HZ)) {
+		err = change_and_back(page);
+		usleep_range(1000, 2000);
+	}
+	kunit_info(test, "wide after %u ms\n", jiffies_to_msecs(jiffies - begin));
+	KUNIT_EXPECT_EQ(test, err, 0);
+	KUNIT_EXPECT_TRUE(test, time_before(jiffies, begin + 5 * HZ / 2));
+	__free_page(page);
+}
+
+#ifdef CONFIG_ZONE_DEVICE
+/* Smaller than a memory block, and than contiguous blocks of 32M */
+#define DEVICE_SIZE	SZ_16M
+
+static struct dev_pagemap *map_device(struct kunit *test, phys_addr_t start)
+{
+	struct dev_pagemap *map = kunit_kzalloc(test, sizeof(*map), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, map);
+	map->type = MEMORY_DEVICE_GENERIC;
+	map->range.start = start;
+	map->range.end = start + DEVICE_SIZE - 1;
+	map->nr_range = 1;
+	KUNIT_ASSERT_FALSE(test, IS_ERR(memremap_pages(map, NUMA_NO_NODE)));
+	return map;
+}
+
+/* There is no memory at these addresses, and nobody reads it. */
+static void no_leaf_is_of_two_devices(struct kunit *test)
+{
+	phys_addr_t start = ALIGN(memblock_end_of_DRAM(), SZ_1G) + SZ_1G;
+	unsigned long addr = (unsigned long)__va(start);
+	struct dev_pagemap *first, *second;
+
+	if (!linear_map_may_change_size())
+		kunit_skip(test, "this machine maps the linear map by pages");
+
+	first = map_device(test, start);
+	second = map_device(test, start + DEVICE_SIZE);
+	linear_map_mark(addr, addr + 2 * DEVICE_SIZE);
+	msleep(2000);
+	KUNIT_EXPECT_GT(test, leaf_size(addr), PAGE_SIZE);
+	KUNIT_EXPECT_LE(test, leaf_size(addr), DEVICE_SIZE);
+	KUNIT_EXPECT_LE(test, leaf_size(addr + DEVICE_SIZE), DEVICE_SIZE);
+
+	memunmap_pages(first);
+	KUNIT_EXPECT_TRUE(test, kernel_page_present(virt_to_page((void *)addr +
+							DEVICE_SIZE)));
+	memunmap_pages(second);
+}
+#endif
+
 static struct kunit_case linear_map_cases[] = {
+	/* The first, for it looks at what the worker does after boot */
+	KUNIT_CASE_SLOW(changes_do_not_hold_up_the_worker),
 	KUNIT_CASE(consecutive_pages_are_one_leaf),
 	KUNIT_CASE(one_page_spoils_a_leaf),
 	KUNIT_CASE(a_leaf_begins_at_an_aligned_page),
 	KUNIT_CASE(blocks_form_a_leaf_as_pages_do),
+	KUNIT_CASE(tables_stay_where_a_protection_is_not_the_usual),
 	KUNIT_CASE_SLOW(a_split_leaf_comes_back),
+#ifdef CONFIG_ZONE_DEVICE
+	KUNIT_CASE_SLOW(no_leaf_is_of_two_devices),
+#endif
 	{}
 };
 
