@@ -209,9 +209,7 @@ fn promises(arch: Arch, cpu_model: CpuModel) -> &'static str {
     match (arch, cpu_model) {
         (Arch::X86_64, _) | (_, CpuModel::NoEts2) => "",
         (Arch::Arm64, CpuModel::Max) => ",ets2=on",
-        (Arch::Arm64, CpuModel::Bbm | CpuModel::BbmNoLpa2 | CpuModel::BbmMte) => {
-            ",ets2=on,bbm=2"
-        }
+        (Arch::Arm64, CpuModel::Bbm | CpuModel::BbmNoLpa2 | CpuModel::BbmMte) => ",ets2=on,bbm=2",
     }
 }
 
@@ -348,7 +346,10 @@ mod tests {
         let args = of(Arch::Arm64, CpuModel::BbmNoLpa2);
         assert!(args.contains("midr=0xc00fac30,lpa2=off "), "{args}");
         let args = of(Arch::Arm64, CpuModel::BbmMte);
-        assert!(args.contains(",mte=on,") && args.contains("midr="), "{args}");
+        assert!(
+            args.contains(",mte=on,") && args.contains("midr="),
+            "{args}"
+        );
         for (arch, model) in [(Arch::Arm64, CpuModel::Max), (Arch::X86_64, CpuModel::Bbm)] {
             assert!(of(arch, model).contains("-cpu max "), "{arch} {model}");
         }
