@@ -8,7 +8,6 @@
 #include <linux/jiffies.h>
 #include <linux/kasan.h>
 #include <linux/memblock.h>
-#include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/pgtable.h>
 #include <linux/set_memory.h>
@@ -217,48 +216,6 @@ static void changes_do_not_hold_up_the_worker(struct kunit *test)
 	__free_page(page);
 }
 
-#ifdef CONFIG_ZONE_DEVICE
-/* Smaller than a memory block, and than contiguous blocks of 32M */
-#define DEVICE_SIZE	SZ_16M
-
-static struct dev_pagemap *map_device(struct kunit *test, phys_addr_t start)
-{
-	struct dev_pagemap *map = kunit_kzalloc(test, sizeof(*map), GFP_KERNEL);
-
-	KUNIT_ASSERT_NOT_NULL(test, map);
-	map->type = MEMORY_DEVICE_GENERIC;
-	map->range.start = start;
-	map->range.end = start + DEVICE_SIZE - 1;
-	map->nr_range = 1;
-	KUNIT_ASSERT_FALSE(test, IS_ERR(memremap_pages(map, NUMA_NO_NODE)));
-	return map;
-}
-
-/* There is no memory at these addresses, and nobody reads it. */
-static void no_leaf_is_of_two_devices(struct kunit *test)
-{
-	phys_addr_t start = ALIGN(memblock_end_of_DRAM(), SZ_1G) + SZ_1G;
-	unsigned long addr = (unsigned long)__va(start);
-	struct dev_pagemap *first, *second;
-
-	if (!linear_map_may_change_size())
-		kunit_skip(test, "this machine maps the linear map by pages");
-
-	first = map_device(test, start);
-	second = map_device(test, start + DEVICE_SIZE);
-	linear_map_mark(addr, addr + 2 * DEVICE_SIZE);
-	msleep(2000);
-	KUNIT_EXPECT_GT(test, leaf_size(addr), PAGE_SIZE);
-	KUNIT_EXPECT_LE(test, leaf_size(addr), DEVICE_SIZE);
-	KUNIT_EXPECT_LE(test, leaf_size(addr + DEVICE_SIZE), DEVICE_SIZE);
-
-	memunmap_pages(first);
-	KUNIT_EXPECT_TRUE(test, kernel_page_present(virt_to_page((void *)addr +
-							DEVICE_SIZE)));
-	memunmap_pages(second);
-}
-#endif
-
 static struct kunit_case linear_map_cases[] = {
 	/* The first, for it looks at what the worker does after boot */
 	KUNIT_CASE_SLOW(changes_do_not_hold_up_the_worker),
@@ -268,9 +225,6 @@ static struct kunit_case linear_map_cases[] = {
 	KUNIT_CASE(blocks_form_a_leaf_as_pages_do),
 	KUNIT_CASE(tables_stay_where_a_protection_is_not_the_usual),
 	KUNIT_CASE_SLOW(a_split_leaf_comes_back),
-#ifdef CONFIG_ZONE_DEVICE
-	KUNIT_CASE_SLOW(no_leaf_is_of_two_devices),
-#endif
 	{}
 };
 
