@@ -16,6 +16,10 @@ named!(
         Max = "max",
         /// The same, and of a make that kernels know to change the size of leaves live.
         Bbm = "bbm",
+        /// Such, but with addresses of 48 bits where pages have less than 64K: no FEAT_LPA2.
+        BbmNoLpa2 = "bbm-no-lpa2",
+        /// Such, on a machine whose memory has tags (FEAT_MTE2).
+        BbmMte = "bbm-mte",
         /// The first, of which the referee takes no FEAT_ETS2 for granted.
         NoEts2 = "no-ets2",
     }
@@ -38,8 +42,9 @@ pub struct Common {
     /// CPUs of the guest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub cpus: u32,
-    /// What an arm64 guest's CPUs are: max; bbm, whose kernels may change the size of
-    /// leaves live; or no-ets2, where a load may be translated before a barrier
+    /// What an arm64 guest's CPUs are: max; bbm, whose kernels may change the size of leaves live;
+    /// bbm-no-lpa2, such with 48 bits of address; bbm-mte, such with tagged memory; or no-ets2,
+    /// where a load may be translated before a barrier
     #[arg(long, value_name = "MODEL", default_value = "max", value_parser = choices!(CpuModel))]
     pub cpu_model: CpuModel,
     /// CPU whose TLBs are modelled [default: neoverse-v2 on arm64, zen4 on x86_64]

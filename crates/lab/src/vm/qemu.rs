@@ -95,6 +95,9 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     args.plain(&format!("-accel tcg,thread={threads} -smp {}", guest.cpus));
     args.plain(match guest.arch {
         // A random seed in the device tree would make every run differ.
+        Arch::Arm64 if guest.cpu_model == CpuModel::BbmMte => {
+            "-machine virt,gic-version=3,dtb-randomness=off,mte=on,memory-backend=ram"
+        }
         Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram",
         // Without ACPI, QEMU tells where the devices are on the command line.
         Arch::X86_64 => "-machine microvm,acpi=off,rtc=on,memory-backend=ram",
@@ -103,7 +106,8 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
         Arch::Arm64 => {
             args.plain("-cpu").push(match guest.cpu_model {
                 CpuModel::Max | CpuModel::NoEts2 => "max".into(),
-                CpuModel::Bbm => format!("max,midr={BBM_MIDR:#x}"),
+                CpuModel::Bbm | CpuModel::BbmMte => format!("max,midr={BBM_MIDR:#x}"),
+                CpuModel::BbmNoLpa2 => format!("max,midr={BBM_MIDR:#x},lpa2=off"),
             });
         }
         // QEMU runs a `rep` instruction byte by byte; where nothing is counted, the kernel may as
@@ -205,7 +209,7 @@ fn promises(arch: Arch, cpu_model: CpuModel) -> &'static str {
     match (arch, cpu_model) {
         (Arch::X86_64, _) | (_, CpuModel::NoEts2) => "",
         (Arch::Arm64, CpuModel::Max) => ",ets2=on",
-        (Arch::Arm64, CpuModel::Bbm) => ",ets2=on,bbm=2",
+        (Arch::Arm64, CpuModel::Bbm | CpuModel::BbmNoLpa2 | CpuModel::BbmMte) => ",ets2=on,bbm=2",
     }
 }
 
@@ -339,6 +343,13 @@ mod tests {
         };
         let args = of(Arch::Arm64, CpuModel::Bbm);
         assert!(args.contains("-cpu max,midr=0xc00fac30 "), "{args}");
+        let args = of(Arch::Arm64, CpuModel::BbmNoLpa2);
+        assert!(args.contains("midr=0xc00fac30,lpa2=off "), "{args}");
+        let args = of(Arch::Arm64, CpuModel::BbmMte);
+        assert!(
+            args.contains(",mte=on,") && args.contains("midr="),
+            "{args}"
+        );
         for (arch, model) in [(Arch::Arm64, CpuModel::Max), (Arch::X86_64, CpuModel::Bbm)] {
             assert!(of(arch, model).contains("-cpu max "), "{arch} {model}");
         }

@@ -27,10 +27,14 @@
 int linear_map_change(unsigned long start, unsigned long size,
 		      pgprot_t set_mask, pgprot_t clear_mask)
 {
-	bool wide = linear_map_change_begin(start);
-	unsigned long end = start + size;
+	unsigned long end;
+	bool wide;
 	int ret = 0;
 
+	/* page_address() has the tag of the page */
+	start = __tag_reset(start);
+	end = start + size;
+	wide = linear_map_change_begin(start);
 	if (wide)
 		ret = linear_map_split_edges(start, end);
 	if (!ret)
@@ -73,7 +77,7 @@ int linear_map_split_to_pages(unsigned long start, unsigned long end)
 static int __init widen_boot_map(void)
 {
 	if (linear_map_may_change_size())
-		linear_map_mark(PAGE_OFFSET,
+		linear_map_mark(__phys_to_virt(memblock_start_of_DRAM()),
 				__phys_to_virt(memblock_end_of_DRAM()));
 	return 0;
 }

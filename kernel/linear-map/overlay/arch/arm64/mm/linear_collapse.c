@@ -19,9 +19,9 @@
  * and no narrower entry is left that invalidating one address of the wide one
  * would miss.
  *
- * Two more read the tables without that lock: ptdump, which the worker excludes
- * by init_mm's mmap_lock, and memory hotplug, which it excludes by
- * get_online_mems(). Hibernation reads them too, but freezes the worker first.
+ * Others read the tables without that lock. kexec and kfence stop the worker
+ * meanwhile, see linear_map_hold(). The worker excludes ptdump by init_mm's
+ * mmap_lock, and memory hotplug by get_online_mems(). Hibernation freezes it.
  */
 #define pr_fmt(fmt) "linear map: " fmt
 
@@ -51,28 +51,84 @@
 
 static DECLARE_RWSEM(linear_map_sem);
 
-/* What was changed since the worker last began, [marked.start, marked.end) */
-static DEFINE_SPINLOCK(marked_lock);
-static struct {
+/* How many want the worker to leave all tables alone */
+static atomic_t holders = ATOMIC_INIT(0);
+
+#define NR_RANGES	16
+
+struct leaf_range {
 	unsigned long start;
 	unsigned long end;
-} marked;
+};
+
+/*
+ * Ranges of whole widest leaves: a change may let that leaf come back. Where
+ * there are too many, two become one with all between them.
+ */
+struct leaf_ranges {
+	unsigned int nr;
+	struct leaf_range range[NR_RANGES];
+};
+
+/* What was changed since the worker last began, and what it is at */
+static DEFINE_SPINLOCK(marked_lock);
+static struct leaf_ranges marked;
+static struct leaf_ranges todo;
 
 static unsigned long longest_hold_ns;
 
 static void collapse_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(collapse, collapse_work);
 
-/** linear_map_hold - keep leaves from growing and tables from being freed */
+/**
+ * linear_map_hold - keep leaves from growing and tables from being freed
+ *
+ * Permissions may change and leaves be split meanwhile. The holder may sleep, and
+ * allocate memory: no lock is held, the worker tries again later.
+ */
 void linear_map_hold(void)
 {
+	atomic_inc(&holders);
+	/* The worker may have looked at it before, and be at a table */
 	down_read(&linear_map_sem);
+	up_read(&linear_map_sem);
 }
 
 /** linear_map_release - undo linear_map_hold() */
 void linear_map_release(void)
 {
-	up_read(&linear_map_sem);
+	atomic_dec(&holders);
+}
+
+/* The widest leaf that this granule has */
+static unsigned long widest_leaf(void)
+{
+	return pud_sect_supported() ? PUD_SIZE : CONT_PMD_SIZE;
+}
+
+/* Bytes between two ranges; 0 if they meet */
+static unsigned long gap(const struct leaf_range *a, const struct leaf_range *b)
+{
+	if (a->end < b->start)
+		return b->start - a->end;
+	return b->end < a->start ? a->start - b->end : 0;
+}
+
+static void note_range(struct leaf_ranges *ranges, const struct leaf_range *new)
+{
+	struct leaf_range *end = ranges->range + ranges->nr;
+	struct leaf_range *range, *near = ranges->range;
+
+	for (range = near; range < end; range++)
+		if (gap(range, new) < gap(near, new))
+			near = range;
+
+	if (!ranges->nr || (gap(near, new) && ranges->nr < NR_RANGES)) {
+		ranges->range[ranges->nr++] = *new;
+		return;
+	}
+	near->start = min(near->start, new->start);
+	near->end = max(near->end, new->end);
 }
 
 /**
@@ -82,14 +138,13 @@ void linear_map_release(void)
  */
 void linear_map_mark(unsigned long start, unsigned long end)
 {
+	struct leaf_range range = {
+		.start = ALIGN_DOWN(start, widest_leaf()),
+		.end = ALIGN(end, widest_leaf()),
+	};
+
 	spin_lock(&marked_lock);
-	if (marked.start == marked.end) {
-		marked.start = start;
-		marked.end = end;
-	} else {
-		marked.start = min(marked.start, start);
-		marked.end = max(marked.end, end);
-	}
+	note_range(&marked, &range);
 	spin_unlock(&marked_lock);
 
 	queue_delayed_work(system_freezable_wq, &collapse, COLLAPSE_DELAY);
@@ -110,7 +165,7 @@ bool linear_map_change_begin(unsigned long start)
 	    is_kfence_address((void *)start))
 		return false;
 
-	linear_map_hold();
+	down_read(&linear_map_sem);
 	return true;
 }
 
@@ -121,7 +176,7 @@ bool linear_map_change_begin(unsigned long start)
  */
 void linear_map_change_end(unsigned long start, unsigned long end)
 {
-	linear_map_release();
+	up_read(&linear_map_sem);
 	linear_map_mark(start, end);
 }
 
@@ -201,23 +256,29 @@ static bool must_stay(unsigned long start, unsigned long end)
 }
 
 /*
- * A leaf that reaches beyond a memory block would have to be split when that
- * block is unplugged. Boot memory never is.
+ * A leaf must not reach beyond what is unplugged in one piece, or it would have
+ * to be split then. That is a memory block. Of a section that is not online, or
+ * shared with a device, no more than a subsection is sure to be of one device.
+ * Boot memory is never unplugged.
  */
+static unsigned long unplugged_with(struct mem_section *ms)
+{
+	if (!ms || !online_section(ms) || online_device_section(ms))
+		return SUBSECTION_SIZE;
+	return early_section(ms) ? ULONG_MAX : MIN_MEMORY_BLOCK_SIZE;
+}
+
 static bool hotplug_allows(unsigned long start, unsigned long size)
 {
 	unsigned long pfn = PHYS_PFN(__pa(start));
 	unsigned long end = pfn + (size >> PAGE_SHIFT);
 
-	if (size <= MIN_MEMORY_BLOCK_SIZE)
+	if (size <= SUBSECTION_SIZE)
 		return true;
 
-	for (; pfn < end; pfn += PAGES_PER_SECTION) {
-		struct mem_section *ms = __pfn_to_section(pfn);
-
-		if (!ms || !early_section(ms))
+	for (; pfn < end; pfn += PAGES_PER_SECTION)
+		if (size > unplugged_with(__pfn_to_section(pfn)))
 			return false;
-	}
 	return true;
 }
 
@@ -226,31 +287,60 @@ static bool may_be_leaf(unsigned long start, unsigned long size)
 	return !must_stay(start, start + size) && hotplug_allows(start, size);
 }
 
-/*
- * Who makes pages read-only makes them writable again, page by page, before they
- * are freed. Nobody looks whether that failed (vm_reset_perms()), so it must not
- * need memory for a table. The kernel's image is read-only for good.
- */
-static bool may_lose_table(unsigned long start, unsigned long size, pgprot_t prot)
+/* Does a range have a part of [@first, @last), which is of the kernel's image? */
+static bool has_image(unsigned long start, unsigned long size, void *first,
+		      void *last)
 {
-	if (pgprot_val(prot) & PTE_RDONLY &&
-	    (start < (unsigned long)lm_alias(_text) ||
-	     start + size > (unsigned long)lm_alias(_end)))
-		return false;
+	return start < (unsigned long)lm_alias(last) &&
+	       start + size > (unsigned long)lm_alias(first);
+}
 
+static bool of_image(unsigned long start, unsigned long size)
+{
+	return start >= (unsigned long)lm_alias(_text) &&
+	       start + size <= (unsigned long)lm_alias(_end);
+}
+
+/**
+ * linear_map_may_lose_table - may one leaf replace a table?
+ * @start: first address
+ * @size: bytes that the leaf would map
+ * @prot: of the entries in the table
+ *
+ * A page whose protection is not what all memory begins with gets that back
+ * before it is freed. Some who do so cannot cope with failure, such as
+ * vm_reset_perms() and a realm that takes back what it shared. So the way back
+ * must not need memory for a table: it stays. The kernel's image is read-only
+ * for good; but the alias of its data is valid while the machine hibernates,
+ * and not afterwards.
+ *
+ * Return: true if the table can go.
+ */
+bool linear_map_may_lose_table(unsigned long start, unsigned long size,
+			       pgprot_t prot)
+{
+	u64 val = pgprot_val(prot) & ~PTE_CONT;
+
+	if (has_image(start, size, __init_end, _end))
+		return false;
+	if (val != pgprot_val(PAGE_KERNEL) &&
+	    val != pgprot_val(pgprot_tagged(PAGE_KERNEL)) &&
+	    !of_image(start, size))
+		return false;
 	return may_be_leaf(start, size);
 }
 
 /*
  * Nobody else writes to the entries. The hardware does not either: they are
- * not old, and no clean entry is writable.
+ * not old, and no clean entry is writable. The barriers are those of the
+ * invalidation that follows, once for all groups of a table.
  */
 static void fold_ptes(pte_t *ptep)
 {
 	int i;
 
 	for (i = 0; i < CONT_PTES; i++)
-		__set_pte(ptep + i, __pte(pte_val(__ptep_get(ptep + i)) | PTE_CONT));
+		__set_pte_nosync(ptep + i, pte_mkcont(__ptep_get(ptep + i)));
 }
 
 static void fold_pmds(pmd_t *pmdp)
@@ -295,16 +385,15 @@ static long cont_pte_bytes(pte_t *ptep)
 	return bytes;
 }
 
-static pte_t *collapse_to_pmd(pmd_t *pmdp, unsigned long start)
+static pte_t *collapse_to_pmd(pmd_t *pmdp, pte_t *table, pte_t first,
+			      unsigned long start)
 {
-	pte_t *table = pte_offset_kernel(pmdp, start);
-	pgprot_t prot = pte_pgprot(__ptep_get(table));
-	unsigned long pfn = pte_pfn(__ptep_get(table));
 	long cont = cont_pte_bytes(table);
+	pgprot_t prot;
 
-	prot = __pgprot((pgprot_val(prot) & ~(PTE_TYPE_MASK | PTE_CONT)) |
-			PMD_TYPE_SECT);
-	set_pmd(pmdp, pfn_pmd(pfn, prot));
+	prot = __pgprot((pgprot_val(pte_pgprot(first)) &
+			 ~(PTE_TYPE_MASK | PTE_CONT)) | PMD_TYPE_SECT);
+	set_pmd(pmdp, pfn_pmd(pte_pfn(first), prot));
 	linear_map_invalidate(start, start + PMD_SIZE);
 
 	linear_map_count(start, LINEAR_MAP_CONT_PTE, -cont);
@@ -316,10 +405,11 @@ static pte_t *collapse_to_pmd(pmd_t *pmdp, unsigned long start)
 static pte_t *collapse_pte_table(pmd_t *pmdp, unsigned long start)
 {
 	pte_t *table = pte_offset_kernel(pmdp, start);
+	pte_t first = __ptep_get(table);
 
 	if (linear_map_uniform_ptes(table, PTRS_PER_PTE) &&
-	    may_lose_table(start, PMD_SIZE, pte_pgprot(__ptep_get(table))))
-		return collapse_to_pmd(pmdp, start);
+	    linear_map_may_lose_table(start, PMD_SIZE, pte_pgprot(first)))
+		return collapse_to_pmd(pmdp, table, first, start);
 
 	collapse_to_cont_ptes(pmdp, start);
 	return NULL;
@@ -349,6 +439,13 @@ static long cont_pmd_bytes(pmd_t *pmdp)
 	return bytes;
 }
 
+/* As pages of the block have it */
+static pgprot_t block_pgprot(pmd_t pmd)
+{
+	return __pgprot((pgprot_val(pmd_pgprot(pmd)) & ~PMD_TYPE_MASK) |
+			PTE_TYPE_PAGE);
+}
+
 static pmd_t *collapse_pmd_table(pud_t *pudp, unsigned long start)
 {
 	pmd_t *table = pmd_offset(pudp, start);
@@ -358,7 +455,7 @@ static pmd_t *collapse_pmd_table(pud_t *pudp, unsigned long start)
 
 	if (!pud_sect_supported() ||
 	    !linear_map_uniform_pmds(table, PTRS_PER_PMD) ||
-	    !may_lose_table(start, PUD_SIZE, pmd_pgprot(first)))
+	    !linear_map_may_lose_table(start, PUD_SIZE, block_pgprot(first)))
 		return NULL;
 
 	cont = cont_pmd_bytes(table);
@@ -440,15 +537,18 @@ static void free_table(void *table)
 		linear_map_free_table(table);
 }
 
-static unsigned long collapse_one(unsigned long addr)
+/* Look at the table at *addr and go on to the next; false if it is held */
+static bool collapse_one(unsigned long *addr)
 {
-	unsigned long next, held;
-	void *table;
-	u64 began;
+	void *table = NULL;
+	u64 began, held;
+	bool may;
 
 	down_write(&linear_map_sem);
 	began = ktime_get_ns();
-	table = collapse_step(addr, &next);
+	may = !atomic_read(&holders);
+	if (may)
+		table = collapse_step(*addr, addr);
 	held = ktime_get_ns() - began;
 	up_write(&linear_map_sem);
 
@@ -456,69 +556,53 @@ static unsigned long collapse_one(unsigned long addr)
 		WRITE_ONCE(longest_hold_ns, held);
 	if (table)
 		free_table(table);
-	return next;
+	return may;
 }
 
-/* The widest leaf that this granule has: changes in it may let it come back */
-static unsigned long widest_leaf(void)
+static void take_marked(void)
 {
-	return pud_sect_supported() ? PUD_SIZE : CONT_PMD_SIZE;
-}
-
-static bool take_marked(unsigned long *start, unsigned long *end)
-{
-	bool any;
-
 	spin_lock(&marked_lock);
-	any = marked.start != marked.end;
-	if (any) {
-		*start = ALIGN_DOWN(marked.start, widest_leaf());
-		*end = ALIGN(marked.end, widest_leaf());
-	}
-	marked.start = 0;
-	marked.end = 0;
+	todo = marked;
+	marked.nr = 0;
 	spin_unlock(&marked_lock);
-	return any;
 }
 
-/* Who marked something while passes were queued has not queued another */
-static bool any_marked(void)
+/* One pass; false if the next one is to go on, also if somebody holds the tables */
+static bool collapse_pass(void)
 {
-	bool any;
+	int tables = TABLES_PER_PASS;
 
-	spin_lock(&marked_lock);
-	any = marked.start != marked.end;
-	spin_unlock(&marked_lock);
-	return any;
-}
+	while (todo.nr) {
+		struct leaf_range *range = &todo.range[todo.nr - 1];
 
-/* One pass: returns where the next one goes on, or @end */
-static unsigned long collapse_pass(unsigned long addr, unsigned long end)
-{
-	int tables;
-
-	get_online_mems();
-	mmap_read_lock(&init_mm);
-	for (tables = 0; addr < end && tables < TABLES_PER_PASS; tables++) {
-		addr = collapse_one(addr);
+		if (range->start >= range->end) {
+			todo.nr--;
+			continue;
+		}
+		if (!tables-- || !collapse_one(&range->start))
+			return false;
 		cond_resched();
 	}
-	mmap_read_unlock(&init_mm);
-	put_online_mems();
-	return addr;
+	return true;
 }
 
 static void collapse_work(struct work_struct *work)
 {
-	static unsigned long addr, end;
+	bool done;
 
-	if (addr >= end && !take_marked(&addr, &end))
-		return;
+	if (!todo.nr)
+		take_marked();
 
-	addr = collapse_pass(addr, end);
-	if (addr < end)
-		queue_delayed_work(system_freezable_wq, &collapse, PASS_DELAY);
-	else if (any_marked())
+	get_online_mems();
+	mmap_read_lock(&init_mm);
+	done = collapse_pass();
+	mmap_read_unlock(&init_mm);
+	put_online_mems();
+
+	/* A change that came meanwhile may have queued it, for later than this */
+	if (!done)
+		mod_delayed_work(system_freezable_wq, &collapse, PASS_DELAY);
+	else if (READ_ONCE(marked.nr))
 		queue_delayed_work(system_freezable_wq, &collapse,
 				   COLLAPSE_DELAY);
 }

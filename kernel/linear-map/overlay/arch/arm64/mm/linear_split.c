@@ -80,9 +80,8 @@ void linear_map_invalidate(unsigned long start, unsigned long end)
 }
 
 /* A block at PUD level becomes contiguous blocks at PMD level */
-static int split_pud(pud_t *pudp)
+static int split_pud(pud_t *pudp, pud_t pud)
 {
-	pud_t pud = READ_ONCE(*pudp);
 	pgprot_t prot = __pgprot(pgprot_val(pud_pgprot(pud)) | PTE_CONT);
 	unsigned long pfn = pud_pfn(pud);
 	pmd_t *table = alloc_table();
@@ -103,9 +102,8 @@ static int split_pud(pud_t *pudp)
 }
 
 /* A block at PMD level becomes contiguous pages */
-static int split_pmd(pmd_t *pmdp)
+static int split_pmd(pmd_t *pmdp, pmd_t pmd)
 {
-	pmd_t pmd = READ_ONCE(*pmdp);
 	pgprot_t prot = pmd_pgprot(pmd);
 	unsigned long pfn = pmd_pfn(pmd);
 	pte_t *table = alloc_table();
@@ -143,7 +141,10 @@ static void unfold_ptes(pte_t *ptep)
 
 	ptep = PTR_ALIGN_DOWN(ptep, sizeof(*ptep) * CONT_PTES);
 	for (i = 0; i < CONT_PTES; i++)
-		__set_pte(ptep + i, pte_mknoncont(__ptep_get(ptep + i)));
+		__set_pte_nosync(ptep + i, pte_mknoncont(__ptep_get(ptep + i)));
+	/* The walker sees them before a neighbour that is changed */
+	dsb(ishst);
+	isb();
 	linear_map_count_split(LINEAR_MAP_CONT_PTE, LINEAR_MAP_PTE,
 			       CONT_PTE_SIZE);
 }
@@ -164,15 +165,15 @@ static pud_t *linear_pud(unsigned long addr)
 	return pud_none(READ_ONCE(*pudp)) ? NULL : pudp;
 }
 
-static int split_below_pmd(pmd_t *pmdp, unsigned long addr)
+static int split_below_pmd(pmd_t *pmdp, pmd_t pmd, unsigned long addr)
 {
 	pte_t *ptep;
 	int ret;
 
-	if (IS_ALIGNED(addr, PMD_SIZE) || pmd_none(READ_ONCE(*pmdp)))
+	if (IS_ALIGNED(addr, PMD_SIZE) || pmd_none(pmd))
 		return 0;
-	if (pmd_leaf(READ_ONCE(*pmdp))) {
-		ret = split_pmd(pmdp);
+	if (pmd_leaf(pmd)) {
+		ret = split_pmd(pmdp, pmd);
 		if (ret)
 			return ret;
 	}
@@ -187,22 +188,26 @@ static int split_below_pmd(pmd_t *pmdp, unsigned long addr)
 static int split_at(unsigned long addr)
 {
 	pud_t *pudp = linear_pud(addr);
-	pmd_t *pmdp;
+	pmd_t *pmdp, pmd;
+	pud_t pud;
 	int ret;
 
 	if (!pudp || IS_ALIGNED(addr, PUD_SIZE))
 		return 0;
-	if (pud_leaf(READ_ONCE(*pudp))) {
-		ret = split_pud(pudp);
+	pud = READ_ONCE(*pudp);
+	if (pud_leaf(pud)) {
+		ret = split_pud(pudp, pud);
 		if (ret)
 			return ret;
 	}
 
 	pmdp = pmd_offset(pudp, addr);
-	if (!IS_ALIGNED(addr, CONT_PMD_SIZE) && pmd_leaf(READ_ONCE(*pmdp)) &&
-	    pmd_cont(READ_ONCE(*pmdp)))
+	pmd = READ_ONCE(*pmdp);
+	if (!IS_ALIGNED(addr, CONT_PMD_SIZE) && pmd_leaf(pmd) && pmd_cont(pmd)) {
 		unfold_pmds(pmdp);
-	return split_below_pmd(pmdp, addr);
+		pmd = __pmd(pmd_val(pmd) & ~PTE_CONT);
+	}
+	return split_below_pmd(pmdp, pmd, addr);
 }
 
 /**
@@ -230,34 +235,46 @@ static u64 changed(u64 val, pgprot_t set_mask, pgprot_t clear_mask)
 	return (val & ~pgprot_val(clear_mask)) | pgprot_val(set_mask);
 }
 
+/* What reaches beyond the range was split. If not, more would change than asked. */
+static bool holds_leaf(unsigned long addr, unsigned long end, unsigned long size)
+{
+	return !WARN_ON_ONCE(!IS_ALIGNED(addr, size) || end - addr < size);
+}
+
 /*
- * Change the leaf at @addr, of which all lies within the range. The entries of
- * one contiguous leaf must not differ, so they cease to be one first.
+ * Change the leaf at @addr, of which all lies before @end. The entries of one
+ * contiguous leaf must not differ, so they cease to be one first.
  *
- * Return: how much was changed, or 0 if nothing is mapped there.
+ * Return: how much was changed, or 0 if nothing is mapped there, or too much.
  */
-static unsigned long change_leaf(unsigned long addr, pgprot_t set_mask,
-				 pgprot_t clear_mask)
+static unsigned long change_leaf(unsigned long addr, unsigned long end,
+				 pgprot_t set_mask, pgprot_t clear_mask)
 {
 	pud_t *pudp = linear_pud(addr);
-	pmd_t *pmdp;
+	pmd_t *pmdp, pmd;
 	pte_t *ptep;
+	pud_t pud;
 
 	if (!pudp)
 		return 0;
-	if (pud_leaf(READ_ONCE(*pudp))) {
-		set_pud(pudp, __pud(changed(pud_val(READ_ONCE(*pudp)), set_mask,
-					    clear_mask)));
+	pud = READ_ONCE(*pudp);
+	if (pud_leaf(pud)) {
+		if (!holds_leaf(addr, end, PUD_SIZE))
+			return 0;
+		set_pud(pudp, __pud(changed(pud_val(pud), set_mask, clear_mask)));
 		return PUD_SIZE;
 	}
 
 	pmdp = pmd_offset(pudp, addr);
-	if (pmd_none(READ_ONCE(*pmdp)))
+	pmd = READ_ONCE(*pmdp);
+	if (pmd_none(pmd))
 		return 0;
-	if (!pmd_table(READ_ONCE(*pmdp))) {
-		if (pmd_cont(READ_ONCE(*pmdp)))
+	if (!pmd_table(pmd)) {
+		if (!holds_leaf(addr, end, PMD_SIZE))
+			return 0;
+		if (pmd_cont(pmd))
 			unfold_pmds(pmdp);
-		set_pmd(pmdp, __pmd(changed(pmd_val(READ_ONCE(*pmdp)), set_mask,
+		set_pmd(pmdp, __pmd(changed(pmd_val(pmd) & ~PTE_CONT, set_mask,
 					    clear_mask)));
 		return PMD_SIZE;
 	}
@@ -277,7 +294,8 @@ static unsigned long change_leaf(unsigned long addr, pgprot_t set_mask,
  * @set_mask: bits to set
  * @clear_mask: bits to clear, before others are set
  *
- * Return: 0, or -EINVAL if something is not mapped.
+ * Return: 0, or -EINVAL if something is not mapped, or by a leaf that reaches
+ *	   beyond the range.
  */
 int linear_map_change_leaves(unsigned long start, unsigned long end,
 			     pgprot_t set_mask, pgprot_t clear_mask)
@@ -285,7 +303,7 @@ int linear_map_change_leaves(unsigned long start, unsigned long end,
 	unsigned long addr = start;
 
 	while (addr < end) {
-		unsigned long size = change_leaf(addr, set_mask, clear_mask);
+		unsigned long size = change_leaf(addr, end, set_mask, clear_mask);
 
 		if (!size)
 			return -EINVAL;

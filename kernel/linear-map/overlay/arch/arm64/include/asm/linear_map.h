@@ -55,5 +55,7 @@ void linear_map_change_end(unsigned long start, unsigned long end);
 
 bool linear_map_uniform_ptes(pte_t *ptep, unsigned int nr);
 bool linear_map_uniform_pmds(pmd_t *pmdp, unsigned int nr);
+bool linear_map_may_lose_table(unsigned long start, unsigned long size,
+			       pgprot_t prot);
 
 #endif /* __ASM_LINEAR_MAP_H */
