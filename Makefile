@@ -35,10 +35,10 @@ help:
 	@echo 'make clean  remove what cargo built; kernels stay in the cache'
 
 lab: build
-	@$(BIN) lab run $(LAB)
+	@'$(BIN)' lab run $(LAB)
 
 measure: build
-	@$(BIN) lab matrix docs/measured.toml -o $(RESULTS)
+	@'$(BIN)' lab matrix docs/measured.toml -o '$(RESULTS)'
 
 quick:
 	@scripts/quick
@@ -52,7 +52,7 @@ check:
 	@scripts/check
 
 soak: build
-	@scripts/soak $(BIN) $(SOAK)
+	@scripts/soak '$(BIN)' $(SOAK)
 
 deps:
 	@scripts/deps lab

@@ -170,7 +170,12 @@ impl Lab<'_> {
         conclude(target.job, comparison)
     }
 
-    fn disk(&self, target: &Target) -> Result<Option<PathBuf>> {
+    /// The image of the disk of `target`, made if it is not in the cache; `None`: its job has none.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made.
+    pub fn disk(&self, target: &Target) -> Result<Option<PathBuf>> {
         let disk = target.plan.disk.as_ref();
         disk.map(|disk| {
             let whom = target.disk_for(disk, &self.kernels);

@@ -84,13 +84,16 @@ fn attempt_in(
         spawn(&mut command, output).with_context(|| format!("cannot run {}", program.display()))?;
     let status = wait(&mut child, stop)?;
     drop(reserve);
-    if !status.success() {
-        if stop.load(Ordering::SeqCst) {
-            return Ok(Outcome::Stopped);
-        }
-        let reason = reason(&log, status);
+    if !status.success() && stop.load(Ordering::SeqCst) {
+        return Ok(Outcome::Stopped);
+    }
+    if let Some(reason) = fault(row, &log, status) {
         folder.fail(&row.key, &reason)?;
         return Ok(Outcome::Failed(reason));
+    }
+    if !row.must_fail_with.is_empty() {
+        // The run left none, or what it found before it failed.
+        std::fs::write(&results, "{}").with_context(|| results.display().to_string())?;
     }
     let kept = folder.finish(row, &results, since.elapsed().as_secs_f64());
     if let Err(error) = kept {
@@ -188,6 +191,23 @@ fn wait(child: &mut Child, stop: &AtomicBool) -> Result<ExitStatus> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Why the row has failed; `None` if its run ended as it must.
+fn fault(row: &Planned, log: &Path, status: ExitStatus) -> Option<String> {
+    let words = &row.must_fail_with;
+    if words.is_empty() {
+        return (!status.success()).then(|| reason(log, status));
+    }
+    let expected = words.join("' or '");
+    if status.success() {
+        return Some(format!("it passed; it must fail with '{expected}'"));
+    }
+    let text = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    // Not any failure: a run that crashes or is killed has proved nothing.
+    let is_verdict = status.code() == Some(1) && words.iter().any(|words| text.contains(words));
+    (!is_verdict).then(|| format!("it must fail with '{expected}': {}", reason(log, status)))
 }
 
 /// Why a run failed: what it said last about it.
@@ -289,6 +309,49 @@ pub(crate) mod tests {
                 "{script}"
             );
             assert_eq!(state, State::Failed { reason });
+        }
+    }
+
+    #[test]
+    fn a_run_that_must_fail_passes_by_its_words_alone() {
+        for (script, fault) in [
+            ("echo 'Kernel panic - not syncing' >&2; exit 1", None),
+            (
+                "echo '{}' > \"$RESULTS\"",
+                Some("it passed; it must fail with 'panic'"),
+            ),
+            (
+                "echo 'wideleaf: no room' >&2; exit 1",
+                Some("it must fail with 'panic': no room"),
+            ),
+            (
+                "echo panic; exit 101",
+                Some("it must fail with 'panic': exit status 101: panic"),
+            ),
+            (
+                "echo panic; kill -KILL $$",
+                Some("it must fail with 'panic': killed by signal 9: panic"),
+            ),
+        ] {
+            let (_dir, folder, program) = played(script);
+            let row = Planned {
+                must_fail_with: vec!["panic".into()],
+                ..planned("a")
+            };
+            folder.plan(&row).unwrap();
+            let outcome = attempt(&folder, &row, &program, &AtomicBool::new(false)).unwrap();
+            let state = folder.state(&row, &|_| Ok(())).unwrap();
+            match fault {
+                None => {
+                    assert_eq!(outcome, Outcome::Done, "{script}");
+                    assert_eq!(state, State::Done { outdated: false });
+                }
+                Some(reason) => {
+                    let reason = reason.to_string();
+                    assert_eq!(outcome, Outcome::Failed(reason.clone()));
+                    assert_eq!(state, State::Failed { reason });
+                }
+            }
         }
     }
 

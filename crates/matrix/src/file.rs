@@ -3,7 +3,9 @@
 //!
 //! The file is TOML. At the top stand `jobs`, `bases`, `machines`, `page-sizes`, `variants` and
 //! `options`, for all sets; each `[[set]]` has the same keys, which replace those of the top
-//! (`options` are merged), and a `name`. Docs: `docs/lab.md`, "A matrix of runs".
+//! (`options` are merged), and a `name`. A set of rows that show that a fault is noticed has
+//! `must-fail-with`: words one of which the run must fail with. Docs: `docs/lab.md`, "A matrix of
+//! runs".
 
 use crate::vocabulary::{Architecture, Values, Vocabulary};
 use std::collections::BTreeMap;
@@ -13,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 /// The keys of a set; the top of the file has them too, but `name`.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "name",
     "jobs",
     "bases",
@@ -21,6 +23,7 @@ const KEYS: [&str; 7] = [
     "page-sizes",
     "variants",
     "options",
+    "must-fail-with",
 ];
 
 /// The longest part of a row's name that is made of its options, in bytes.
@@ -35,6 +38,8 @@ pub struct Row {
     pub machine: [String; 3],
     /// The arguments of `lab run`.
     pub words: Vec<String>,
+    /// The run must fail, with one of these in what it prints; empty: it must pass.
+    pub must_fail_with: Vec<String>,
     /// The line of the file that its set begins in.
     pub line: usize,
 }
@@ -168,6 +173,7 @@ struct Set {
     page_sizes: Option<Vec<Name>>,
     variants: Option<Vec<Name>>,
     options: Vec<Options>,
+    must_fail_with: Option<Vec<String>>,
 }
 
 /// Where the parts of a row stand, for what `lab run` says about them.
@@ -211,7 +217,9 @@ impl Reader<'_> {
                         sets.push(self.set(table)?);
                     }
                 }
-                "name" => return wrong(key.span().start, "'name' belongs into a [[set]]"),
+                name @ ("name" | "must-fail-with") => {
+                    return wrong(key.span().start, format!("'{name}' belongs into a [[set]]"));
+                }
                 _ => self.key(&mut top, key, value, "set, ")?,
             }
         }
@@ -255,7 +263,8 @@ impl Reader<'_> {
         let machines = &self.vocabulary.machines;
         match name {
             "name" => set.name = Some(set_name(value)?),
-            "jobs" => set.jobs = Some(known(texts(&self.vocabulary.jobs))?),
+            "jobs" => set.jobs = Some(self.jobs(value)?),
+            "must-fail-with" => set.must_fail_with = Some(said(value)?),
             "bases" => set.bases = Some(known(texts(&self.vocabulary.bases))?),
             "machines" => {
                 set.machines = Some(known(machines.iter().map(|m| m.name.as_str()).collect())?);
@@ -273,6 +282,15 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Names of jobs; a hidden one must be named alone.
+    fn jobs(&self, value: &Spanned<DeValue<'_>>) -> Result<Vec<Name>, Wrong> {
+        let hidden = texts(&self.vocabulary.hidden_jobs);
+        match value.get_ref().as_str() {
+            Some(name) if hidden.contains(&name) => self.names("jobs", value, &hidden),
+            _ => self.names("jobs", value, &texts(&self.vocabulary.jobs)),
+        }
     }
 
     /// One name or several, each one of `known`; "all" is all of them.
@@ -471,6 +489,7 @@ fn row(
         name: format!("{base}-{arch}-{size}.{label}"),
         machine,
         words,
+        must_fail_with: set.must_fail_with.clone().unwrap_or_default(),
         line: line(text, set.at),
     };
     let options = options.iter().map(|(key, given)| (key.clone(), given.at));
@@ -553,6 +572,22 @@ fn set_name(value: &Spanned<DeValue<'_>>) -> Result<Name, Wrong> {
         _ => wrong(
             at,
             format!("'name' takes up to {LABEL} letters, digits, '-' and '_' in quotes"),
+        ),
+    }
+}
+
+/// The words that a run must fail with: one text or several, none of them empty.
+fn said(value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+    let text = |item: &Spanned<DeValue<'_>>| {
+        let text = item.get_ref().as_str().filter(|text| !text.is_empty());
+        text.map(String::from)
+    };
+    let all: Option<Vec<_>> = list(value).into_iter().map(text).collect();
+    match all.filter(|all| !all.is_empty()) {
+        Some(all) => Ok(all),
+        None => wrong(
+            value.span().start,
+            "'must-fail-with' takes words in quotes that the run prints, or a list of such words",
         ),
     }
 }

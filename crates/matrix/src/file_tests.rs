@@ -19,6 +19,7 @@ fn vocabulary() -> Vocabulary {
     ];
     Vocabulary {
         jobs: strings(&["exec", "boot"]),
+        hidden_jobs: strings(&["selftest-panic", "selftest-hang"]),
         bases: strings(&["6.12", "7.3"]),
         machines: vec![machine("arm64", &["64K", "4K"]), machine("x86_64", &["4K"])],
         variants: strings(&["pristine", "reads", "patched"]),
@@ -220,4 +221,38 @@ fn a_mistake_is_printed_as_compilers_do() {
     std::fs::write(&path, "\njob = 'exec'").unwrap();
     let error = read(&path, &vocabulary(), &check).unwrap_err().to_string();
     assert!(error.contains("m.toml:2: unknown key 'job'"), "{error}");
+}
+
+#[test]
+fn a_set_may_have_to_fail() {
+    let rows = rows(
+        "bases = 'all'\n[[set]]\njobs = 'exec'\n\
+         [[set]]\nname = 'bad'\njobs = 'boot'\nmust-fail-with = ['panic', 'oops']",
+    );
+    let with: Vec<_> = rows
+        .iter()
+        .map(|row| row.must_fail_with.join("|"))
+        .collect();
+    assert_eq!(with, ["", "", "panic|oops", "panic|oops"]);
+    for text in [
+        "jobs = 'exec'\nmust-fail-with = ''",
+        "[[set]]\njobs = 'exec'\nmust-fail-with = []",
+        "[[set]]\njobs = 'exec'\nmust-fail-with = 3",
+    ] {
+        let error = parse(text, &vocabulary(), &check).unwrap_err().text;
+        assert!(error.contains("'must-fail-with'"), "{error}");
+    }
+}
+
+#[test]
+fn a_hidden_job_is_taken_and_not_listed() {
+    assert_eq!(
+        names("jobs = 'selftest-panic'"),
+        ["6.12-arm64-64K.selftest-panic"]
+    );
+    let error = parse("jobs = 'selftest-pani'", &vocabulary(), &check).unwrap_err();
+    assert_eq!(
+        error.text,
+        "unknown job 'selftest-pani': known are exec, boot"
+    );
 }

@@ -28,7 +28,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How long a lock is tried for: `--list` takes it for an instant too.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -50,6 +50,12 @@ pub struct Planned {
     pub cpus: usize,
     /// Memory that its guests take, in bytes.
     pub memory: u64,
+    /// Whether no other row may run beside it.
+    #[serde(default)]
+    pub alone: bool,
+    /// The run must fail, with one of these in what it prints; empty: it must pass.
+    #[serde(default)]
+    pub must_fail_with: Vec<String>,
 }
 
 /// What has become of a row.
@@ -260,6 +266,48 @@ impl Folder {
         remove(&self.row(key).join("failed.json"))
     }
 
+    /// Forgets the results of a row too, so that none count until it has run again.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be written to.
+    pub fn forget(&self, key: &str) -> Result<()> {
+        remove(&self.row(key).join("results.json"))?;
+        self.begin(key)
+    }
+
+    /// When the row's results were written, and how many seconds its run took.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    pub fn when(&self, key: &str) -> Result<(SystemTime, f64)> {
+        let results = self.row(key).join("results.json");
+        let written = fs::metadata(&results).and_then(|meta| meta.modified());
+        let written = written.with_context(|| results.display().to_string())?;
+        Ok((written, mark(&results)?.map_or(0.0, |mark| mark.seconds)))
+    }
+
+    /// Removes rows that no [`Self::plan`] has named for so long and that nobody runs.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be written to.
+    pub fn prune(&self, age: Duration) -> Result<()> {
+        let rows = fs::read_dir(self.root.join("rows"));
+        for item in rows.into_iter().flatten() {
+            let path = item?.path();
+            let planned = fs::metadata(path.join("row.json")).and_then(|meta| meta.modified());
+            let is_old = |time: SystemTime| time.elapsed().is_ok_and(|elapsed| elapsed > age);
+            let key = path.file_name().unwrap_or_default().to_string_lossy();
+            if planned.is_ok_and(is_old) && !self.is_running(&key)? {
+                fs::remove_dir_all(&path)
+                    .with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps the results of a row, which the file `results` has.
     ///
     /// # Errors
@@ -443,6 +491,8 @@ pub(crate) mod tests {
             programs: "one".into(),
             cpus: 1,
             memory: 1 << 20,
+            alone: false,
+            must_fail_with: Vec::new(),
         }
     }
 
@@ -538,6 +588,28 @@ pub(crate) mod tests {
             State::Done { outdated: false }
         );
         assert!(results.exists());
+    }
+
+    #[test]
+    fn rows_that_nobody_plans_any_more_are_removed() {
+        let (_dir, folder, row, results) = folder();
+        folder.finish(&row, &results, 1.0).unwrap();
+        folder.prune(Duration::from_secs(3600)).unwrap();
+        assert_eq!(folder.when(&row.key).unwrap().1, 1.0);
+        let lock = folder.lock(&row.key).unwrap();
+        folder.prune(Duration::ZERO).unwrap();
+        assert!(folder.row(&row.key).exists(), "it is being run");
+        drop(lock);
+        folder.prune(Duration::ZERO).unwrap();
+        assert!(!folder.row(&row.key).exists());
+    }
+
+    #[test]
+    fn a_row_that_is_forgotten_is_to_do() {
+        let (_dir, folder, row, results) = folder();
+        folder.finish(&row, &results, 1.0).unwrap();
+        folder.forget(&row.key).unwrap();
+        assert_eq!(folder.state(&row, &good).unwrap(), State::ToDo);
     }
 
     #[test]

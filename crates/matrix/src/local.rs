@@ -28,6 +28,7 @@ impl Room {
     fn fits(self, row: &Planned, running: &[&Planned]) -> bool {
         match self {
             _ if running.is_empty() => true,
+            _ if row.alone || running.iter().any(|row| row.alone) => false,
             Self::Rows(rows) => running.len() < rows,
             Self::Machine { cpus, memory } => {
                 let all = || running.iter().copied().chain([row]);
@@ -180,6 +181,13 @@ mod tests {
         assert!(machine(2, 1).fits(&wide, &[]), "a row that nothing holds");
         assert!(!machine(2, 1 << 30).fits(&wide, &[&a]));
         assert!(Room::Rows(2).fits(&wide, &[&a]));
+        let alone = Planned {
+            alone: true,
+            ..planned("alone")
+        };
+        assert!(machine(8, 1 << 30).fits(&alone, &[]));
+        assert!(!machine(8, 1 << 30).fits(&alone, &[&a]));
+        assert!(!machine(8, 1 << 30).fits(&a, &[&alone]));
         assert!(!Room::Rows(2).fits(&wide, &[&a, &b]));
     }
 

@@ -6,6 +6,8 @@
 pub struct Vocabulary {
     /// Names of jobs.
     pub jobs: Vec<String>,
+    /// Names of further jobs, which no message lists: they are for tests of the lab itself.
+    pub hidden_jobs: Vec<String>,
     /// Names of bases.
     pub bases: Vec<String>,
     /// Architectures.

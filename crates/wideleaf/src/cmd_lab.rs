@@ -35,6 +35,8 @@ enum Action {
     Run(Box<Run>),
     /// Run many comparisons that a file lists, here or on a Slurm cluster
     Matrix(Box<matrix::Matrix>),
+    /// Run the rows of matrix files as tests: what passed with the same inputs is not run again
+    Check(matrix::check::Check),
     /// Run one row of a matrix, on a node of a cluster
     #[command(hide = true)]
     MatrixRow(matrix::MatrixRow),
@@ -74,6 +76,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.action {
         Action::List(list) => list.run(),
         Action::Matrix(matrix) => matrix.run(),
+        Action::Check(check) => interruptible(check.run()),
         Action::MatrixRow(row) => row.run(),
         Action::Report(report) => report.run(),
         Action::Run(run) => match run.targets() {

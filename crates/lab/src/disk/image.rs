@@ -11,6 +11,7 @@ use crate::disk::filesystem::Filesystem;
 use crate::vm::scratch::{Scratch, Tethered};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -125,10 +126,11 @@ pub fn of_folder(
         bytes: room,
         ..Tree::default()
     };
-    tree.add(root)
+    open_up(root)?;
+    tree.add(root, Path::new(""))
         .with_context(|| format!("cannot read {}", root.display()))?;
     let mut command = match filesystem {
-        Filesystem::Xfs => mkfs_xfs(mkfs, &scratch.join("proto"), &tree, out)?,
+        Filesystem::Xfs => mkfs_xfs(mkfs, root, &scratch.join("proto"), &tree, out)?,
         Filesystem::Ext4 => mke2fs(mkfs, root, &tree, out)?,
     };
     finish(&mut command, &scratch.join("log"))
@@ -146,19 +148,23 @@ struct Tree {
 }
 
 impl Tree {
-    fn add(&mut self, folder: &Path) -> Result<()> {
-        let mut items: Vec<_> = fs::read_dir(folder)?.collect::<std::io::Result<_>>()?;
+    /// Adds what `root` has in its folder `below`.
+    fn add(&mut self, root: &Path, below: &Path) -> Result<()> {
+        let mut items: Vec<_> = fs::read_dir(root.join(below))?.collect::<std::io::Result<_>>()?;
         items.sort_by_key(fs::DirEntry::file_name);
         for item in items {
-            let (name, path) = (item.file_name(), item.path());
+            let (name, path) = (item.file_name(), below.join(item.file_name()));
             let (name, kind) = (word(Path::new(&name))?, item.file_type()?);
             self.inodes += 1;
+            if !kind.is_symlink() {
+                open_up(&item.path())?;
+            }
             if kind.is_dir() {
                 self.proto += &format!("{name} d--755 0 0\n");
-                self.add(&path)?;
+                self.add(root, &path)?;
                 self.proto += "$\n";
             } else if kind.is_symlink() {
-                let target = fs::read_link(&path)?;
+                let target = fs::read_link(item.path())?;
                 self.proto += &format!("{name} l--777 0 0 {}\n", word(&target)?);
             } else {
                 self.bytes += item.metadata()?.len().next_multiple_of(4096);
@@ -169,13 +175,20 @@ impl Tree {
     }
 }
 
-/// A path as mkfs.xfs reads it from a prototype.
+/// The modes on a disk are the same on every file system, and for every umask.
+fn open_up(path: &Path) -> Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot change {}", path.display()))
+}
+
+/// A path as mkfs.xfs reads it from a prototype: below the disk's root, so that it does not matter
+/// where the cache is.
 fn word(path: &Path) -> Result<&str> {
     path.to_str()
         .filter(|path| !path.contains(char::is_whitespace))
         .with_context(|| {
             format!(
-                "{}: mkfs.xfs cannot take a path with blanks: set XDG_CACHE_HOME to another folder",
+                "{}: mkfs.xfs cannot take a name with blanks: ask for --fs ext4",
                 path.display()
             )
         })
@@ -183,7 +196,7 @@ fn word(path: &Path) -> Result<&str> {
 
 /// Two allocation groups, as mkfs insists on a second superblock: a large one
 /// with the log and the files, and the smallest possible one.
-fn mkfs_xfs(mkfs: &Path, proto: &Path, tree: &Tree, out: &Path) -> Result<Command> {
+fn mkfs_xfs(mkfs: &Path, root: &Path, proto: &Path, tree: &Tree, out: &Path) -> Result<Command> {
     // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
     let group = tree.bytes.next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
     allocate(out, group + (32 << 20))?;
@@ -191,6 +204,7 @@ fn mkfs_xfs(mkfs: &Path, proto: &Path, tree: &Tree, out: &Path) -> Result<Comman
     fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
     let mut command = Command::new(mkfs);
     command
+        .current_dir(root)
         .args(["-q", "-f", "-b", "size=4096", "-l", "agnum=0", "-d"])
         .arg(format!("agsize={group}"))
         .args(["-m", &format!("uuid={UUID}"), "-p"])
@@ -276,8 +290,9 @@ mod tests {
     }
 
     #[test]
-    fn xfs_holds_each_file_in_one_piece() {
-        let (_dir, cache) = cache();
+    fn xfs_holds_each_file_in_one_piece_also_where_the_path_has_a_blank() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path().join("with a blank")).unwrap();
         let image = image(Filesystem::Xfs);
         let path = image.ensure(&cache, &mut |_| ()).unwrap();
         for size in image.sizes {
@@ -292,6 +307,26 @@ mod tests {
         let path = image.ensure(&cache, &mut |_| ()).unwrap();
         for size in image.sizes {
             assert!(offset_of_stubs(&path, size).is_some());
+        }
+    }
+
+    #[test]
+    fn modes_are_those_of_no_umask() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("below")).unwrap();
+        fs::write(root.join("below/file"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", root.join("link")).unwrap();
+        for name in ["below/file", "below", ""] {
+            let private = fs::Permissions::from_mode(0o700);
+            fs::set_permissions(root.join(name), private).unwrap();
+        }
+        let scratch = Scratch::new(dir.path()).unwrap();
+        let (mkfs, out) = (Filesystem::Ext4.mkfs().unwrap(), dir.path().join("disk"));
+        of_folder(Filesystem::Ext4, &mkfs, &root, 0, &scratch, &out).unwrap();
+        for name in ["below/file", "below", ""] {
+            let mode = fs::metadata(root.join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o755, "{name}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! guest minds it.
 //!
 //! It is told of stores, TLB maintenance, barriers and accesses, and keeps two
-//! things: a shadow of all page tables that a walk can reach ([`tables`]), and
+//! things: a shadow of all page tables that a walk can reach (`tables`), and
 //! the translations that left them and that no invalidation has removed since
 //! ([`stale`]). Every entry that a walk could reach counts as cached, on every
 //! CPU where its address space was in use, whether it was used or not: hardware

@@ -68,7 +68,7 @@ impl Verdict {
     }
 }
 
-/// What can be said in seconds and without network.
+/// The verdict as far as it takes seconds and no network.
 fn at_hand(
     name: SeriesName,
     series: &Series,

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf lab matrix`: many runs listed in a file.
 
+pub mod check;
+mod inputs;
 mod plan;
+#[cfg(test)]
+mod sources;
 mod words;
 
 use crate::screen::Screen;
@@ -159,6 +163,11 @@ impl Matrix {
             Ok(rows) => rows,
             Err(mistake) => return misuse(&mistake.to_string()),
         };
+        if let Some(row) = rows.iter().find(|row| !row.must_fail_with.is_empty()) {
+            let text = "'must-fail-with' is for checks, which have no results: run it by \
+                        'wideleaf lab check'";
+            return misuse(&format!("{}:{}: {text}", self.file.display(), row.line));
+        }
         let all = rows.len();
         let asked = |name: &str| {
             self.only.is_empty() || self.only.iter().any(|text| name.contains(text.as_str()))

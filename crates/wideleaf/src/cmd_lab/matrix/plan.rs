@@ -5,13 +5,15 @@ use super::super::arguments::Run;
 use super::words;
 use anyhow::Result;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use wideleaf_cache::{Cache, Key};
 use wideleaf_kbuild::source::Source;
 use wideleaf_kit::events::{Event, Observer};
 use wideleaf_lab::host;
 use wideleaf_lab::run::Lab;
 use wideleaf_lab::target::{Kernels, Target};
+use wideleaf_lab::vm::emulator::Qemu;
 use wideleaf_matrix::file::Row;
 use wideleaf_matrix::folder::{Folder, Planned, Readable, State};
 
@@ -22,7 +24,10 @@ const RECIPE: &str = "1";
 pub struct Entry {
     /// As the file has it.
     pub row: Row,
-    target: Target,
+    /// Job, machine, kernels.
+    pub target: Target,
+    /// The names of its kernels by all that goes into them.
+    pub kernels: Vec<String>,
     /// `None`: its kernels were never named in this folder, so nobody has run it.
     planned: Option<Planned>,
 }
@@ -125,6 +130,7 @@ impl<'a> Planner<'a> {
                 return Ok(Entry {
                     row,
                     target,
+                    kernels: Vec::new(),
                     planned: None,
                 });
             };
@@ -136,7 +142,8 @@ impl<'a> Planner<'a> {
         let mut key = Key::new()
             .field("recipe", RECIPE)
             .field("words", shell_words::join(&row.words));
-        for (variant, kernel) in target.variants.iter().zip(self.kernels(&lab, &target)?) {
+        let kernels = self.kernels(&lab, &target)?;
+        for (variant, kernel) in target.variants.iter().zip(&kernels) {
             key = key.field(format!("kernel {variant}"), kernel);
         }
         let counts = target.needs_plugin();
@@ -154,10 +161,13 @@ impl<'a> Planner<'a> {
             programs: self.once(what, || programs(&lab, &target))?,
             cpus: guests * target.common.cpus as usize,
             memory: guests as u64 * memory,
+            alone: false,
+            must_fail_with: row.must_fail_with.clone(),
         };
         Ok(Entry {
             row,
             planned: Some(planned),
+            kernels,
             target,
         })
     }
@@ -184,6 +194,72 @@ impl<'a> Planner<'a> {
         let found = find()?;
         self.known.borrow_mut().insert(what, found.clone());
         Ok(found)
+    }
+
+    /// Names what the row's disk holds, package versions included: the name that the cache has for
+    /// it. The disk is made if it is not there; nothing for a row without a disk.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made.
+    pub fn disk(&self, entry: &Entry, observer: &dyn Observer) -> Result<String> {
+        let target = &entry.target;
+        let run: Run = words::parse(&entry.row.words)?.0;
+        let lab = run.lab(self.cache, observer)?;
+        let whom = target.plan.disk.as_ref();
+        let whom = whom.map(|disk| (disk, target.disk_for(disk, &lab.kernels)));
+        let what = format!("{whom:?}");
+        self.once(what, || {
+            let disk = lab.disk(target)?;
+            let entry = disk
+                .as_deref()
+                .and_then(Path::parent)
+                .and_then(Path::file_name);
+            Ok(entry.unwrap_or_default().to_string_lossy().into_owned())
+        })
+    }
+
+    /// The hash of the QEMU that the row runs: its version does not tell two builds apart.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn qemu(&self, entry: &Entry) -> Result<String> {
+        let arch = entry.target.arch;
+        self.once(format!("QEMU {arch}"), || {
+            let qemu = Qemu::find(arch)?;
+            Ok(Key::new().file("QEMU", &qemu.path)?.id())
+        })
+    }
+
+    /// How many kernels these rows run, and how many of them are not built yet.
+    ///
+    /// # Errors
+    ///
+    /// If the cache cannot be read.
+    pub fn count_kernels<'e>(
+        &self,
+        entries: impl Iterator<Item = &'e Entry>,
+    ) -> Result<(usize, usize)> {
+        let mut seen = BTreeSet::new();
+        let mut lacking = 0;
+        for entry in entries {
+            let run: Run = words::parse(&entry.row.words)?.0;
+            let lab = run.lab(self.cache, &|_: Event<'_>| ())?;
+            for (variant, key) in entry.target.variants.iter().zip(&entry.kernels) {
+                let Some(mut spec) = entry.target.spec(*variant, &lab.kernels) else {
+                    continue;
+                };
+                if !seen.insert(key) {
+                    continue;
+                }
+                spec.version = self.sources.get(&spec.base.to_string()).cloned();
+                if wideleaf_kbuild::find(&spec, self.cache)?.is_none() {
+                    lacking += 1;
+                }
+            }
+        }
+        Ok((seen.len(), lacking))
     }
 
     /// Has the row's kernels and disk made.

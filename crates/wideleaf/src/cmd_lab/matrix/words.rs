@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use wideleaf_jobs::registry;
 use wideleaf_kbuild::{Arch, Base, Variant};
+use wideleaf_lab::job::AnyJob;
 use wideleaf_lab::target::Target;
 use wideleaf_matrix::file::{self, Mistake, Row};
 use wideleaf_matrix::vocabulary::{Architecture, RowOption, Values, Vocabulary};
@@ -93,13 +94,20 @@ fn vocabulary() -> Vocabulary {
         let of_job = command.get_arguments().filter_map(option);
         options.extend(of_job.map(|option| (option.name.clone(), option)));
     }
+    let hidden = registry::ALL.iter().copied();
+    let hidden = hidden.filter(|job| job.facts().hidden);
     Vocabulary {
-        jobs: registry::ALL.iter().map(|job| job.name().into()).collect(),
+        jobs: names(registry::public()),
+        hidden_jobs: names(hidden),
         bases: Base::ALL.iter().map(ToString::to_string).collect(),
         machines: Arch::ALL.iter().map(machine).collect(),
         variants: Variant::ALL.iter().map(ToString::to_string).collect(),
         options: options.into_values().collect(),
     }
+}
+
+fn names(jobs: impl Iterator<Item = &'static dyn AnyJob>) -> Vec<String> {
+    jobs.map(|job| job.name().into()).collect()
 }
 
 fn option(argument: &Arg) -> Option<RowOption> {
