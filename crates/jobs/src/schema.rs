@@ -2,6 +2,7 @@
 //! The parts of `docs/lab-schema.md` that follow from the jobs: names, options, figures.
 
 use crate::registry;
+use anyhow::{Context, Result, bail};
 use clap::{Arg, Command};
 use std::fmt::Write;
 use wideleaf_kbuild::{Arch, Base, PageSize, Variant};
@@ -17,19 +18,19 @@ const END: &str = "<!-- end of what is made -->";
 /// # Errors
 ///
 /// A sentence that names the part that is unknown or does not end.
-pub fn page(text: &str) -> Result<String, String> {
+pub fn page(text: &str) -> Result<String> {
     let mut pieces = text.split(BEGIN);
     let mut page = pieces.next().unwrap_or_default().to_string();
     for piece in pieces {
         let (name, rest) = piece.split_once(" -->\n").unwrap_or((piece, ""));
         let (_, after) = rest
             .split_once(END)
-            .ok_or_else(|| format!("the part '{name}' has no '{END}'"))?;
+            .with_context(|| format!("the part '{name}' has no '{END}'"))?;
         let part = match name {
             "names" => names(),
             "options" => options(),
             "figures" => figures(),
-            _ => return Err(format!("no part is called '{name}'")),
+            _ => bail!("no part is called '{name}'"),
         };
         let _ = write!(page, "{BEGIN}{name} -->\n\n{part}\n{END}{after}");
     }
@@ -197,7 +198,10 @@ mod tests {
             (format!("{BEGIN}names -->\n"), "has no"),
             (format!("{BEGIN}nonsense -->\n{END}"), "nonsense"),
         ] {
-            assert!(page(&text).unwrap_err().contains(word), "{text}");
+            assert!(
+                page(&text).unwrap_err().to_string().contains(word),
+                "{text}"
+            );
         }
     }
 

@@ -81,7 +81,7 @@ pub trait Job: fmt::Debug + Sync + Sized {
     /// # Errors
     ///
     /// A sentence that names the value and what would be right.
-    fn plan(&self, asked: &Asked<'_, Self::Options>) -> Result<Plan, String>;
+    fn plan(&self, asked: &Asked<'_, Self::Options>) -> Result<Plan>;
 
     /// Whether what the guest found is a success; what is not ends the run.
     ///
@@ -314,7 +314,7 @@ impl<J: Job> AnyJob for J {
             common,
             own,
         };
-        Job::plan(self, &asked).map_err(anyhow::Error::msg)
+        Job::plan(self, &asked)
     }
 
     fn judge(&self, outcome: &Value) -> Result<Vec<String>> {

@@ -51,13 +51,13 @@ impl ReadAhead {
     /// # Errors
     ///
     /// If it is less than a page.
-    pub fn of(&self, disk: Disk, page_size: PageSize) -> Result<Disk, String> {
+    pub fn of(&self, disk: Disk, page_size: PageSize) -> anyhow::Result<Disk> {
         let window = self.read_ahead;
         if window < page_size.bytes() {
-            return Err(format!(
+            anyhow::bail!(
                 "--read-ahead {}: below the page size {page_size}; 128K is what NVMe disks have",
                 short(window)
-            ));
+            );
         }
         Ok(Disk {
             read_ahead: window,

@@ -8,6 +8,7 @@ use crate::results::figures::{Figure, Figures, counted, figure, text};
 use crate::results::row::Row;
 use crate::results::{BootResult, Comparison, KernelInfo, PhaseCounts};
 use crate::vm::emulator::Qemu;
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -47,7 +48,7 @@ impl Job for Calls {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         Ok(Plan::new(asked.own, 60))
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The plugin's arguments.
 
+use anyhow::{Result, anyhow, bail};
 use std::path::PathBuf;
 use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::profile::Profile;
@@ -45,7 +46,7 @@ const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and o
 /// # Errors
 ///
 /// A sentence that names the argument, its value and what would be right.
-pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args, String> {
+pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args> {
     let (mut profile, mut ram, mut out) = (None, None, None);
     let (mut referee, mut turns, mut bbm, mut ets2) = (Referee::Off, false, None, false);
     let mut ram_base = match arch {
@@ -54,7 +55,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
     };
     for arg in args {
         let Some((name, value)) = arg.split_once('=') else {
-            return Err(format!("argument {arg:?} has no value; {USAGE}"));
+            bail!("argument {arg:?} has no value; {USAGE}");
         };
         match name {
             "profile" => profile = Some(profile_for(arch, value)?),
@@ -65,13 +66,13 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
             "bbm" => bbm = Some(level(value)?),
             "ets2" => ets2 = on_or_off(name, value)?,
             "turns" => turns = on_or_off(name, value)?,
-            _ => return Err(format!("argument {name:?} is not known; {USAGE}")),
+            _ => bail!("argument {name:?} is not known; {USAGE}"),
         }
     }
-    let missing = |name| format!("argument {name}= is missing; {USAGE}");
+    let missing = |name| anyhow!("argument {name}= is missing; {USAGE}");
     let profile = profile.ok_or_else(|| {
         let names = Profile::names(arch).join(", ");
-        format!("{}; profiles for {arch}: {names}", missing("profile"))
+        anyhow!("{}; profiles for {arch}: {names}", missing("profile"))
     })?;
     Ok(Args {
         profile,
@@ -85,50 +86,50 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
     })
 }
 
-fn referee_of(value: &str) -> Result<Referee, String> {
+fn referee_of(value: &str) -> Result<Referee> {
     match value {
         "off" => Ok(Referee::Off),
         "on" => Ok(Referee::On),
         "strict" => Ok(Referee::Strict),
-        _ => Err(format!("referee={value}: expected on, off or strict")),
+        _ => Err(anyhow!("referee={value}: expected on, off or strict")),
     }
 }
 
-fn level(value: &str) -> Result<u8, String> {
+fn level(value: &str) -> Result<u8> {
     match value {
         "0" => Ok(0),
         "1" => Ok(1),
         "2" => Ok(2),
-        _ => Err(format!("bbm={value}: expected 0, 1 or 2")),
+        _ => Err(anyhow!("bbm={value}: expected 0, 1 or 2")),
     }
 }
 
-fn on_or_off(name: &str, value: &str) -> Result<bool, String> {
+fn on_or_off(name: &str, value: &str) -> Result<bool> {
     match value {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(format!("{name}={value}: expected on or off")),
+        _ => Err(anyhow!("{name}={value}: expected on or off")),
     }
 }
 
-fn profile_for(arch: Arch, name: &str) -> Result<&'static Profile, String> {
-    let profile = Profile::by_name(name).map_err(|e| format!("profile={name}: {e}"))?;
+fn profile_for(arch: Arch, name: &str) -> Result<&'static Profile> {
+    let profile = Profile::by_name(name).map_err(|e| anyhow!("profile={name}: {e}"))?;
     if profile.arch != arch {
         let names = Profile::names(arch).join(", ");
-        return Err(format!(
+        bail!(
             "profile={name} is for {}, the guest is {arch}; profiles for it: {names}",
             profile.arch
-        ));
+        );
     }
     Ok(profile)
 }
 
-fn address(value: &str) -> Result<u64, String> {
+fn address(value: &str) -> Result<u64> {
     let parsed = match value.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => value.parse(),
     };
-    parsed.map_err(|e| format!("ram_base={value}: {e}; expected a number such as 0x40000000"))
+    parsed.map_err(|e| anyhow!("ram_base={value}: {e}; expected a number such as 0x40000000"))
 }
 
 #[cfg(test)]
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     fn error(arch: Arch, args: &[&str]) -> String {
-        parse(arch, args.iter().copied()).unwrap_err()
+        parse(arch, args.iter().copied()).unwrap_err().to_string()
     }
 
     #[test]

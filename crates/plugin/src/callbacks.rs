@@ -10,6 +10,7 @@ use crate::turns::{MAX_VCPUS, Turns};
 use crate::vcpu::Vcpu;
 use crate::watch::Watch;
 use crate::{disk, ffi};
+use anyhow::{Result, bail};
 use std::ffi::{c_uint, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed, Ordering::Release};
@@ -32,9 +33,9 @@ static VCPUS: [AtomicPtr<Vcpu>; MAX_VCPUS] =
 /// # Errors
 ///
 /// If there are too many, or what it needs is not there.
-pub fn start_vcpu(plugin: &Plugin, index: u32) -> Result<(), String> {
+pub fn start_vcpu(plugin: &Plugin, index: u32) -> Result<()> {
     let Some(slot) = VCPUS.get(index as usize) else {
-        return Err(format!("vCPU {index}: at most {MAX_VCPUS} are modelled"));
+        bail!("vCPU {index}: at most {MAX_VCPUS} are modelled");
     };
     if !slot.load(Relaxed).is_null() {
         return Ok(());

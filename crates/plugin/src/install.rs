@@ -7,6 +7,7 @@ use crate::ffi::sys;
 use crate::inline::Inline;
 use crate::plugin::Plugin;
 use crate::{args, output, translate};
+use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use wideleaf_kit::arch::Arch;
 
@@ -68,13 +69,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
 /// # Safety
 ///
 /// `argv` must point to `argc` C strings.
-unsafe fn prepare(
-    info: &sys::qemu_info_t,
-    argc: c_int,
-    argv: *const *const c_char,
-) -> Result<(), String> {
+unsafe fn prepare(info: &sys::qemu_info_t, argc: c_int, argv: *const *const c_char) -> Result<()> {
     if !info.system_emulation {
-        return Err("made for system emulation (qemu-system-*), not for user mode".into());
+        bail!("made for system emulation (qemu-system-*), not for user mode");
     }
     // SAFETY: both are C strings as promised by the caller.
     let (target, strings) = unsafe {
@@ -84,7 +81,7 @@ unsafe fn prepare(
         (CStr::from_ptr(info.target_name).to_string_lossy(), strings)
     };
     let arch = Arch::of_machine(&target)
-        .ok_or_else(|| format!("guest architecture {target}: only aarch64 and x86_64"))?;
+        .with_context(|| format!("guest architecture {target}: only aarch64 and x86_64"))?;
     let args = args::parse(arch, strings.iter().map(String::as_str))?;
     // SAFETY: system emulation was checked; no other preconditions.
     let (vcpus, board) = unsafe {
@@ -94,5 +91,5 @@ unsafe fn prepare(
         )
     };
     let plugin = Plugin::new(args, arch, vcpus, board);
-    PLUGIN.set(plugin).map_err(|_| "loaded twice".to_owned())
+    PLUGIN.set(plugin).map_err(|_| anyhow!("loaded twice"))
 }

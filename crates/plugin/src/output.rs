@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Writing the report so that a reader sees all of it or none.
 
+use anyhow::{Result, anyhow};
 use std::path::Path;
 use wideleaf_kit::replace::replace;
 use wideleaf_tlb::report::Report;
@@ -10,8 +11,8 @@ use wideleaf_tlb::report::Report;
 /// # Errors
 ///
 /// A sentence that names the file.
-pub fn write(path: &Path, report: &Report) -> Result<(), String> {
-    let error = |e: std::io::Error| format!("cannot write the report {}: {e}", path.display());
+pub fn write(path: &Path, report: &Report) -> Result<()> {
+    let error = |e: std::io::Error| anyhow!("cannot write the report {}: {e}", path.display());
     let mut text = serde_json::to_vec_pretty(report).map_err(|e| error(e.into()))?;
     text.push(b'\n');
     replace(path, text).map_err(error)
@@ -39,7 +40,9 @@ mod tests {
 
     #[test]
     fn errors_name_the_file() {
-        let e = write(Path::new("/dev/null/r.json"), &Report::default()).unwrap_err();
+        let e = write(Path::new("/dev/null/r.json"), &Report::default())
+            .unwrap_err()
+            .to_string();
         assert!(e.contains("/dev/null/r.json"), "{e}");
     }
 }

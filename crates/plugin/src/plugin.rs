@@ -9,6 +9,7 @@ use crate::inline::Inline;
 use crate::ram::Ram;
 use crate::turns::{MAX_VCPUS, Turns};
 use crate::watch::Watch;
+use anyhow::Result;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -187,7 +188,7 @@ impl Plugin {
     /// # Errors
     ///
     /// If its file cannot be mapped.
-    pub fn ram(&self) -> Result<&'static Ram, String> {
+    pub fn ram(&self) -> Result<&'static Ram> {
         if let Some(ram) = self.ram.get() {
             return Ok(ram);
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Guest RAM, read through the file behind QEMU's `memory-backend-file`.
 
+use anyhow::{Result, anyhow, bail};
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::path::Path;
@@ -27,19 +28,19 @@ impl Ram {
     /// # Errors
     ///
     /// A sentence that names the file.
-    pub fn map(path: &Path, base: u64, arch: Arch) -> Result<Self, String> {
+    pub fn map(path: &Path, base: u64, arch: Arch) -> Result<Self> {
         let hint = "give the mem-path of a memory-backend-file with share=on";
         let file = File::open(path)
-            .map_err(|e| format!("cannot open guest RAM {}: {e}; {hint}", path.display()))?;
+            .map_err(|e| anyhow!("cannot open guest RAM {}: {e}; {hint}", path.display()))?;
         let map = MmapOptions::new()
             .map_raw_read_only(&file)
-            .map_err(|e| format!("cannot map guest RAM {}: {e}; {hint}", path.display()))?;
+            .map_err(|e| anyhow!("cannot map guest RAM {}: {e}; {hint}", path.display()))?;
         if map.len() < 4096 {
-            return Err(format!(
+            bail!(
                 "guest RAM {} has {} bytes; {hint}",
                 path.display(),
                 map.len()
-            ));
+            );
         }
         Ok(Self::new(map, base, arch))
     }
@@ -119,7 +120,8 @@ mod tests {
     fn errors_name_the_file() {
         let e = Ram::map(Path::new("/nonexistent/ram"), 0, Arch::Arm64)
             .err()
-            .unwrap();
+            .unwrap()
+            .to_string();
         assert!(
             e.contains("/nonexistent/ram") && e.contains("share=on"),
             "{e}"

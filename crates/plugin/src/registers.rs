@@ -3,6 +3,7 @@
 //! stub, which the plugin API uses.
 
 use crate::ffi::{self, Handle, RegisterBuffer};
+use anyhow::Context;
 use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::Mode;
@@ -46,24 +47,29 @@ impl Registers {
     /// # Errors
     ///
     /// Names the register that QEMU does not offer.
-    pub fn find(arch: Arch) -> Result<Self, String> {
+    pub fn find(arch: Arch) -> anyhow::Result<Self> {
         let all = ffi::registers();
         let one = |name: &str| {
             let found = all.iter().find(|(n, _)| n == name);
-            found.map(|(_, h)| *h).ok_or_else(|| {
+            found.map(|(_, h)| *h).with_context(|| {
                 format!(
                     "this QEMU gives plugins no register {name:?} ({} others)",
                     all.len()
                 )
             })
         };
-        let many = |names: &[&str]| names.iter().map(|n| one(n)).collect::<Result<Vec<_>, _>>();
+        let many = |names: &[&str]| {
+            names
+                .iter()
+                .map(|n| one(n))
+                .collect::<anyhow::Result<Vec<_>>>()
+        };
         Ok(match arch {
             Arch::Arm64 => Registers {
                 buffer: RegisterBuffer::new(),
                 general: (0..31)
                     .map(|n| one(&format!("x{n}")))
-                    .collect::<Result<_, _>>()?,
+                    .collect::<anyhow::Result<_>>()?,
                 translation: many(&["TTBR0_EL1", "TTBR1_EL1", "TCR_EL1", "SCTLR", "MAIR_EL1"])?,
                 permissions: many(&["TCR2_EL1", "PIR_EL1", "PIRE0_EL1"])
                     .ok()

@@ -2,6 +2,7 @@
 //! What is asked and shown.
 
 use super::{NAME, Report, Task};
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_lab::job::{Facts, Job, Measured};
@@ -36,7 +37,7 @@ impl Job for Boot {
         }
     }
 
-    fn plan(&self, _: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, _: &Asked<'_, Options>) -> Result<Plan> {
         Ok(Plan::new(&Task {}, 60))
     }
 

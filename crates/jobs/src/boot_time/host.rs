@@ -3,6 +3,7 @@
 
 use super::{NAME, Report, Task};
 use crate::kit::linear::{self, MOMENTS, memory};
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
@@ -45,7 +46,7 @@ impl Job for BootTime {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let memory = asked.own.memory.memory.unwrap_or(MEMORY);
         Ok(Plan {
             memory_used: linear::idle(memory),

@@ -2,6 +2,7 @@
 //! What is asked, counted and shown.
 
 use super::{MemoryReport, NAME, Report, Task};
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ impl Job for Contpte {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let task = Task {
             folder: MOUNT_POINT.into(),
         };

@@ -94,7 +94,7 @@ impl Job for Entropy {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let own = asked.own;
         let task = Task {
             root: MOUNT_POINT.into(),

@@ -3,6 +3,7 @@
 
 use super::{NAME, Report};
 use crate::kit::text::{self, CallsStubs, no_large_folios, of_phase};
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_kit::size::{long, parse, short};
@@ -68,11 +69,10 @@ impl Job for Exec {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let Options { size, calls } = asked.own;
         let task = calls.on_file(*size);
-        task.plan(*size, asked.page_size.bytes())
-            .map_err(|error| error.to_string())?;
+        task.plan(*size, asked.page_size.bytes())?;
         let disk = calls.fs.disk(Contents::Stubs(vec![*size]));
         let plan = Plan {
             pressure: calls.scarce.pressure(),

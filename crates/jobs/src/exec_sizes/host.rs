@@ -3,6 +3,7 @@
 
 use super::{NAME, Report, Task};
 use crate::kit::text::{self, CallsStubs, no_large_folios, of_phase};
+use anyhow::{Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_kit::size::{parse, short};
@@ -56,17 +57,17 @@ impl Job for ExecSizes {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let Options { sizes, calls } = asked.own;
         if sizes.is_empty() || sizes.len() > MOST {
-            return Err(format!("--sizes: give 1 to {MOST} of them"));
+            bail!("--sizes: give 1 to {MOST} of them");
         }
         for size in sizes {
             if sizes.iter().filter(|other| *other == size).count() > 1 {
-                return Err(format!("--sizes: {} is there twice", short(*size)));
+                bail!("--sizes: {} is there twice", short(*size));
             }
             let plan = calls.on_file(*size).plan(*size, asked.page_size.bytes());
-            plan.map_err(|error| error.to_string())?;
+            plan?;
         }
         let task = Task {
             runs: sizes.iter().map(|size| calls.on_file(*size)).collect(),

@@ -43,7 +43,7 @@ impl Job for Kunit {
         }
     }
 
-    fn plan(&self, _: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, _: &Asked<'_, Options>) -> Result<Plan> {
         Ok(Plan::new(&Task {}, 300))
     }
 

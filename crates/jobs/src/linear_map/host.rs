@@ -3,6 +3,7 @@
 
 use super::{NAME, Task};
 use crate::kit::linear::{self, MOMENTS, USUAL_MEMORY, idle, memory};
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_guest::kit::linear::LinearReport;
@@ -46,7 +47,7 @@ impl Job for LinearMap {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let memory = asked.own.memory.memory.unwrap_or(USUAL_MEMORY);
         Ok(Plan {
             memory_used: idle(memory),

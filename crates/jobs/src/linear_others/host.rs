@@ -5,6 +5,7 @@ use super::{NAME, Task};
 use crate::kit::linear::{
     self, CREW, KEPT, MOMENTS, busy, collapsing, happened, kept, leaves, memory, verdict,
 };
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_guest::kit::linear::LinearReport;
@@ -81,7 +82,7 @@ impl Job for LinearOthers {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let own = asked.own;
         let memory = own.memory.memory.unwrap_or(MEMORY);
         let task = Task {

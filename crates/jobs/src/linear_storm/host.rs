@@ -5,6 +5,7 @@ use super::{NAME, Task};
 use crate::kit::linear::{
     self, CREW, KEPT, MOMENTS, USUAL_MEMORY, busy, collapsing, kept, memory, verdict,
 };
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_guest::kit::linear::LinearReport;
@@ -66,7 +67,7 @@ impl Job for LinearStorm {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let own = asked.own;
         let memory = own.memory.memory.unwrap_or(USUAL_MEMORY);
         let task = Task {

@@ -3,7 +3,7 @@
 
 use super::{NAME, Task};
 use crate::kit::linear::{self, MOMENTS, happened, memory};
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_guest::kit::linear::LinearReport;
@@ -54,11 +54,11 @@ pub struct Options {
 
 impl Options {
     /// Bytes of the encrypted disk.
-    fn disk(&self) -> Result<u64, String> {
+    fn disk(&self) -> Result<u64> {
         let disk = self.size / DISK_SHARE;
         match (1 << 20..=DISK_LIMIT).contains(&disk) && disk.is_multiple_of(1 << 20) {
             true => Ok(disk),
-            false => Err(format!(
+            false => Err(anyhow!(
                 "--size {}: the encrypted disk has half of that, a multiple of 1M and at most 1G",
                 short(self.size)
             )),
@@ -82,7 +82,7 @@ impl Job for LinearWork {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let own = asked.own;
         let task = Task {
             size: own.size,
@@ -286,7 +286,10 @@ mod tests {
             disk(right).unwrap();
         }
         for wrong in [1 << 20, 3 << 20, (2 << 30) + (2 << 20), 4 << 30] {
-            assert!(disk(wrong).unwrap_err().contains("half"), "{wrong}");
+            assert!(
+                disk(wrong).unwrap_err().to_string().contains("half"),
+                "{wrong}"
+            );
         }
     }
 }

@@ -78,7 +78,7 @@ impl Job for MmSelftests {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let disk = Path::new(MOUNT_POINT);
         let task = Task {
             tests: disk.join(TESTS),

@@ -121,7 +121,7 @@ impl Job for Programs {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let own = asked.own;
         let asked_for =
             |name: &str| own.programs.is_empty() || own.programs.iter().any(|asked| asked == name);

@@ -2,6 +2,7 @@
 //! What is asked and shown.
 
 use super::{Fault, NAME, Report, Task};
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_kbuild::Variant;
@@ -39,7 +40,7 @@ impl Job for Selftest {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let fault = asked.own.fault;
         Ok(Plan::new(&Task { fault }, 60))
     }

@@ -2,6 +2,7 @@
 //! What is asked, counted and shown; what must hold of a kernel that maps what fits of a folio.
 
 use super::{Case, NAME, Report, Task};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_kbuild::{PageSize, Variant};
@@ -55,10 +56,10 @@ pub struct Options {
 }
 
 impl Options {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<()> {
         let size = self.size;
         match size == 0 || !size.is_multiple_of(2 << 20) || size > MOST {
-            true => Err(format!(
+            true => Err(anyhow!(
                 "--size {}: want a multiple of 2M up to {}",
                 short(size),
                 short(MOST)
@@ -83,7 +84,7 @@ impl Job for SharedWrites {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         asked.own.check()?;
         let task = Task {
             folder: MOUNT_POINT.into(),

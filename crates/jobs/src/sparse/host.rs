@@ -4,6 +4,7 @@
 use super::pattern::pattern;
 use super::{NAME, Report, Task};
 use crate::kit::text::{self, guest_phase, no_large_folios, of_phase, stub_file};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_bench::mapping::Advice;
@@ -74,22 +75,22 @@ pub struct Options {
 }
 
 impl Options {
-    fn check(&self, page_size: PageSize) -> Result<(), String> {
+    fn check(&self, page_size: PageSize) -> Result<()> {
         let Self { size, touch, .. } = self;
         if *size == 0 || !size.is_multiple_of(2 << 20) {
-            return Err(format!("--size {}: want a multiple of 2M", short(*size)));
+            bail!("--size {}: want a multiple of 2M", short(*size));
         }
         if touch.is_empty() || touch.len() > MOST {
-            return Err(format!("--touch: give 1 to {MOST} patterns"));
+            bail!("--touch: give 1 to {MOST} patterns");
         }
         for text in touch {
-            pattern(text)?;
+            pattern(text).map_err(anyhow::Error::msg)?;
             if touch.iter().filter(|other| *other == text).count() > 1 {
-                return Err(format!("--touch: {text} is there twice"));
+                bail!("--touch: {text} is there twice");
             }
         }
         match self.fault_around {
-            Some(bytes) if bytes < page_size.bytes() || !bytes.is_power_of_two() => Err(format!(
+            Some(bytes) if bytes < page_size.bytes() || !bytes.is_power_of_two() => Err(anyhow!(
                 "--fault-around {}: want a power of two, a page of {page_size} at least",
                 short(bytes)
             )),
@@ -117,7 +118,7 @@ impl Job for Sparse {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let own = asked.own;
         own.check(asked.page_size)?;
         let task = Task {
@@ -249,7 +250,7 @@ mod tests {
             (vec!["page"], "no pattern"),
         ] {
             options.touch = patterns.into_iter().map(String::from).collect();
-            let error = options.check(PageSize::K64).unwrap_err();
+            let error = options.check(PageSize::K64).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
     }

@@ -2,7 +2,7 @@
 //! What is asked, counted and shown.
 
 use super::{NAME, Report, Scenario, Task};
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -88,10 +88,10 @@ impl Job for Storm {
         }
     }
 
-    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan, String> {
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let (own, common) = (asked.own, asked.common);
         if own.scenario == Scenario::BusyCpu && common.cpus < 2 {
-            return Err("--scenario busy-cpu: needs --cpus 2 or more".into());
+            bail!("--scenario busy-cpu: needs --cpus 2 or more");
         }
         let task = Task {
             scenario: own.scenario,
