@@ -18,6 +18,23 @@ const RETURN: u16 = 0x06;
 /// Most instructions of a filter (BPF_MAXINSNS).
 pub const LONGEST: u16 = 4096;
 
+/// The longest filter; its last instructions are the shorter ones. Not made when it is needed: a
+/// process whose own allocations fail is ended by Rust.
+static STEPS: [libc::sock_filter; LONGEST as usize] = {
+    let mut steps = [step(LOAD, 0); LONGEST as usize];
+    steps[LONGEST as usize - 1] = step(RETURN, u32::MAX);
+    steps
+};
+
+const fn step(code: u16, k: u32) -> libc::sock_filter {
+    libc::sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    }
+}
+
 /// A socket with a filter. An interpreted program is read-only memory of its own, a compiled one
 /// lies in executable memory that several share.
 #[derive(Debug)]
@@ -32,17 +49,10 @@ impl Filter {
             Err(error) if is_scarce(&error) => return Ok(None),
             socket => socket.context("socket")?,
         };
-        let step = |code, k| libc::sock_filter {
-            code,
-            jt: 0,
-            jf: 0,
-            k,
-        };
-        let mut steps: Vec<_> = (1..length).map(|nth| step(LOAD, nth.into())).collect();
-        steps.push(step(RETURN, u32::MAX));
+        let steps = &STEPS[usize::from(LONGEST - length)..];
         let program = libc::sock_fprog {
             len: length,
-            filter: steps.as_mut_ptr(),
+            filter: steps.as_ptr().cast_mut(),
         };
         // SAFETY: the kernel copies the program and keeps nothing of it.
         let result = unsafe {

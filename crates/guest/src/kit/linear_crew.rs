@@ -188,7 +188,9 @@ fn free_memory() -> Result<u64> {
 /// Makes and drops, at random.
 fn change(changes: Changes, counts: Counts, mut rng: Rng) -> Result<()> {
     let page = wideleaf_bench::page_size() as usize;
-    let (mut secrets, mut filters) = (Vec::new(), Vec::new());
+    // They must not grow later: a process whose own allocations fail is ended by Rust.
+    let mut secrets = Vec::with_capacity(SECRETS + 1);
+    let mut filters = Vec::with_capacity(FILTERS + 1);
     if changes.fail_allocations {
         make_it_fail(true)?;
     }
