@@ -345,6 +345,12 @@ impl<'a> Inputs<'a> {
             fs::copy(&from, into.join(to))
                 .with_context(|| format!("cannot copy {}", from.display()))?;
         }
+        // On x86-64 it is the image itself.
+        if config.contains("\nCONFIG_DEBUG_INFO=y\n") && self.spec.arch != Arch::X86_64 {
+            let from = obj.join("vmlinux");
+            fs::copy(&from, into.join("vmlinux"))
+                .with_context(|| format!("cannot copy {}", from.display()))?;
+        }
         fs::write(into.join("config"), config)?;
         fs::write(into.join("meta.json"), serde_json::to_vec_pretty(&meta)?)?;
         Ok(())

@@ -7,15 +7,50 @@ use wideleaf_kbuild::Variant;
 use wideleaf_tlb::referee::finding::{Finding, Findings, Place};
 use wideleaf_tlb::report::Report;
 
-/// Functions by address, of a kernel's `System.map`.
-#[derive(Debug, Default)]
-pub struct Symbols(Vec<(u64, String)>);
+/// Functions by address, of a kernel's `System.map`, and lines of its source.
+#[derive(Default)]
+pub struct Symbols {
+    functions: Vec<(u64, String)>,
+    lines: Option<Lines>,
+}
+
+/// Which line of the source an instruction is of, by the kernel's own debug information.
+struct Lines {
+    debug: addr2line::Loader,
+    /// The folder that the source was in, with a slash at its end.
+    source: String,
+}
+
+/// A function that every kernel has, and its file.
+const KNOWN: (&str, &str) = ("start_kernel", "init/main.c");
+
+impl Lines {
+    /// Those of `vmlinux`; `None` if it has no debug information.
+    fn of(vmlinux: &Path, functions: &[(u64, String)]) -> Option<Self> {
+        let debug = addr2line::Loader::new(vmlinux).ok()?;
+        let (address, _) = functions.iter().find(|(_, name)| name == KNOWN.0)?;
+        let location = debug.find_location(*address).ok()??;
+        let source = location.file?.strip_suffix(KNOWN.1)?.to_string();
+        Some(Self { debug, source })
+    }
+
+    /// `mm/memory.c:1573`
+    fn line(&self, pc: u64) -> Option<String> {
+        let location = self.debug.find_location(pc).ok()??;
+        let file = location.file?;
+        let file = file.strip_prefix(&self.source).unwrap_or(file);
+        Some(format!("{file}:{}", location.line?))
+    }
+}
 
 impl Symbols {
-    /// Those of the kernel at `image`, if its `System.map` lies beside it.
+    /// Those of the kernel at `image`, as far as its `System.map` and a `vmlinux` with debug
+    /// information lie beside it.
     pub fn beside(image: &Path) -> Self {
         let text = std::fs::read_to_string(image.with_file_name("System.map"));
-        Self::parse(&text.unwrap_or_default())
+        let mut symbols = Self::parse(&text.unwrap_or_default());
+        symbols.lines = Lines::of(&image.with_file_name("vmlinux"), &symbols.functions);
+        symbols
     }
 
     fn parse(text: &str) -> Self {
@@ -30,23 +65,27 @@ impl Symbols {
         };
         let mut list: Vec<_> = text.lines().filter_map(line).collect();
         list.sort_by_key(|(address, _)| *address);
-        Symbols(list)
+        Symbols {
+            functions: list,
+            lines: None,
+        }
     }
 
     /// `name+0x12` of a kernel address; user addresses have none.
     fn name(&self, pc: u64) -> Option<String> {
-        let after = self.0.partition_point(|(address, _)| *address <= pc);
-        let (address, name) = self.0.get(after.checked_sub(1)?)?;
+        let after = self.functions.partition_point(|(address, _)| *address <= pc);
+        let (address, name) = self.functions.get(after.checked_sub(1)?)?;
         // Beyond the image's text there are only modules and data.
         let offset = pc - address;
         (offset < 1 << 20).then(|| format!("{name}+{offset:#x}"))
     }
 
-    /// Fills in the names.
+    /// Fills in names and lines.
     pub fn apply(&self, findings: &mut Findings) {
         for finding in &mut findings.list {
             for place in [&mut finding.change, &mut finding.usage] {
                 place.symbol = self.name(place.pc);
+                place.line = self.lines.as_ref().and_then(|lines| lines.line(place.pc));
             }
         }
     }
@@ -112,7 +151,9 @@ fn describe(f: &Finding) -> Vec<String> {
 fn place(p: &Place) -> String {
     let name = p.symbol.as_ref();
     let name = name.map_or(String::new(), |name| format!(" {name}"));
-    format!("CPU {} at {:#x}{name}", p.cpu, p.pc)
+    let line = p.line.as_ref();
+    let line = line.map_or(String::new(), |line| format!(" ({line})"));
+    format!("CPU {} at {:#x}{name}{line}", p.cpu, p.pc)
 }
 
 /// Nothing is to be found.
@@ -160,11 +201,43 @@ ffff800080020000 D jiffies
         assert_eq!(Symbols::default().name(1), None);
     }
 
+    #[test]
+    fn lines_are_below_the_folder_of_the_source() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("source");
+        for (name, text) in [
+            ("init/main.c", "\nvoid start_kernel(void) { for (;;); }\n"),
+            ("mm/memory.c", "int zap(void)\n{\n\treturn 1;\n}\n"),
+        ] {
+            std::fs::create_dir_all(source.join(name).parent().unwrap()).unwrap();
+            std::fs::write(source.join(name), text).unwrap();
+        }
+        let run = |program: &str, args: &[&str]| {
+            let mut command = std::process::Command::new(program);
+            let output = command.args(args).current_dir(dir.path()).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            output.stdout
+        };
+        let files = ["source/init/main.c", "source/mm/memory.c"].map(|name| dir.path().join(name));
+        let files = files.each_ref().map(|path| path.to_str().unwrap());
+        let link = ["-g", "-nostdlib", "-static", "-Wl,-e,start_kernel", "-o", "vmlinux"];
+        run("gcc", &[&link[..], &files[..]].concat());
+        std::fs::write(dir.path().join("System.map"), run("nm", &["vmlinux"])).unwrap();
+
+        let symbols = Symbols::beside(&dir.path().join("Image"));
+        let (zap, _) = symbols.functions.iter().find(|(_, name)| name == "zap").unwrap();
+        let line = |symbols: &Symbols| symbols.lines.as_ref().and_then(|lines| lines.line(*zap));
+        assert_eq!(line(&symbols), Some("mm/memory.c:2".into()));
+
+        run("strip", &["--strip-debug", "vmlinux"]);
+        assert_eq!(line(&Symbols::beside(&dir.path().join("Image"))), None);
+    }
+
     fn found() -> Findings {
         let place = |pc| Place {
             cpu: 0,
             pc,
-            symbol: None,
+            ..Place::default()
         };
         Findings {
             list: vec![Finding {

@@ -2,7 +2,7 @@
 //! Pages whose tables of figures are written from the committed figures.
 //!
 //! A page says where: between the lines `<!-- figures: NAME -->` and `<!-- end -->` stands what
-//! [`tables`](crate::tables) calls NAME. All else on the page is left alone.
+//! `tables.rs` calls NAME. All else on the page is left alone.
 
 use crate::compact::Row;
 use crate::tables;

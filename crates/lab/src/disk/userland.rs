@@ -3,7 +3,7 @@
 //! architecture, and a few small ones of our own.
 //!
 //! Debian's come from one suite whatever the host runs, see
-//! [`wideleaf_kbuild::packages`]. Ours (`crates/lab/userland`) need no libc:
+//! `wideleaf_debian`. Ours (`crates/lab/userland`) need no libc:
 //!
 //! - `/wideleaf/<size>/libtext.so`: text of that size, return stubs. A library,
 //!   and by its interpreter's name a PIE as well.

@@ -59,6 +59,9 @@ pub struct Place {
     /// The same in words, if the lab knows the kernel's symbols.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbol: Option<String>,
+    /// `mm/memory.c:1573`, if the kernel was built with debug information.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
 }
 
 /// A broken rule, at the first of its occurrences.

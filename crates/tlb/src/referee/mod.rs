@@ -391,7 +391,7 @@ impl Referee {
         let place = |at: At| Place {
             cpu: at.cpu as u32,
             pc: at.pc,
-            symbol: None,
+            ..Place::default()
         };
         self.findings.add(Finding {
             kind,
