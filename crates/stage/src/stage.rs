@@ -47,7 +47,7 @@ pub struct Summary {
     pub staged: Vec<Staged>,
     /// What was not.
     pub skipped: Vec<Skipped>,
-    /// What was staged and will not be seen everywhere.
+    /// Files that were staged, and that some will not see so.
     pub notes: Vec<Skipped>,
     /// Limit of the tmpfs in bytes.
     pub size: u64,
