@@ -18,7 +18,7 @@ RESULTS ?= $(TARGET)/measured
 PREFIX ?= /usr/local
 export PREFIX DESTDIR TARGET
 
-.PHONY: help lab measure quick test check soak build install uninstall deb deps clean
+.PHONY: help lab measure quick test check soak build install uninstall deb rpm tar deps clean
 
 help:
 	@echo 'make lab    build both kernels, boot them, print them side by side'
@@ -31,7 +31,8 @@ help:
 	@echo '            ten minutes on each machine, base and file system (SOAK=60: seconds instead)'
 	@echo 'make build  build the wideleaf command: $(BIN)'
 	@echo 'make install, make uninstall   what make build made, in PREFIX=$(PREFIX)'
-	@echo 'make deb    the same as a Debian package, in $(TARGET)'
+	@echo 'make deb    the same as Debian packages, in $(TARGET): the tool, and what its lab needs'
+	@echo 'make rpm, make tar   the tool as an rpm, and as an archive for any Linux'
 	@echo 'make clean  remove what cargo built; kernels stay in the cache'
 
 lab: build
@@ -73,8 +74,8 @@ install:
 uninstall:
 	@scripts/install --remove
 
-deb: build
-	@scripts/deb
+deb rpm tar: build
+	@scripts/packages $@
 
 clean:
 	cargo clean

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Aligns or restores one file, start to end.
 
-use crate::protect::{all_names, broken_signatures, check, check_replaceable, has_backup};
+use crate::protect::{
+    all_names, broken_signatures, check, check_no_mount, check_replaceable, has_backup,
+};
 use crate::replace::{NewFile, backup_name, copy_attributes, relink};
 use crate::{Moved, Plan, Refusal, is_aligned, note, plan};
 use rustix::fs::{FlockOperation, Mode};
@@ -130,6 +132,14 @@ struct Original {
 }
 
 impl Original {
+    fn open_for(path: &Path, target: Target) -> Result<Original, Refusal> {
+        let original = Self::open(path)?;
+        if matches!(target, Target::InPlace) {
+            check_no_mount(&original.file)?;
+        }
+        Ok(original)
+    }
+
     fn open(path: &Path) -> Result<Original, Refusal> {
         // What a symbolic link names is replaced, not the link.
         let path = path.canonicalize().map_err(Refusal::io("cannot open"))?;
@@ -196,7 +206,7 @@ impl Original {
 /// Why it was left as it is. Nothing was changed then, unless a further name
 /// of a file with several could not be replaced, which the error says.
 pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, Refusal> {
-    let original = Original::open(path)?;
+    let original = Original::open_for(path, target)?;
     let original = without_note(original)?;
     let bytes = &original.bytes[..];
     let elf = Elf::read(&bytes)?;
@@ -251,7 +261,7 @@ pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, R
                 true => note::append(&plan, bytes, file),
                 false => Ok(()),
             })
-            .map_err(Refusal::write(&original.path, needed))?;
+            .map_err(Refusal::write(written(&original, target), needed))?;
         plan.verify(bytes, &elf, file)
     };
     put(&original, target, options, report, &write)
@@ -263,7 +273,7 @@ pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, R
 ///
 /// If it holds no note of that, was changed since, or cannot be replaced.
 pub fn restore(path: &Path, target: Target, options: &Options) -> Result<Report, Refusal> {
-    let original = Original::open(path)?;
+    let original = Original::open_for(path, target)?;
     let old = note::restore(&original.bytes)?;
     check(&original.file, &original.metadata, options.force)?;
     let now = Elf::read(&&original.bytes[..])?;
@@ -289,7 +299,7 @@ pub fn restore(path: &Path, target: Target, options: &Options) -> Result<Report,
     let write = |file: &File| {
         use std::os::unix::fs::FileExt;
         file.write_all_at(&old, 0)
-            .map_err(Refusal::write(&original.path, old.len() as u64))
+            .map_err(Refusal::write(written(&original, target), old.len() as u64))
     };
     put(&original, target, options, report, &write)
 }
@@ -339,6 +349,14 @@ fn usable_after(elf: &Elf, plan: &Plan) -> u64 {
     judge(&after).usable
 }
 
+/// The file whose file system has to have room.
+fn written<'a>(original: &'a Original, target: Target<'a>) -> &'a Path {
+    match target {
+        Target::InPlace => &original.path,
+        Target::File(path) => path,
+    }
+}
+
 /// What is left as it is and was to go elsewhere is there in any case.
 fn copy_if_asked(
     original: &Original,
@@ -353,7 +371,10 @@ fn copy_if_asked(
         let mut old = File::open(&original.path).map_err(Refusal::io("cannot open"))?;
         io::copy(&mut old, &mut new)
             .map(|_| ())
-            .map_err(Refusal::write(&original.path, original.metadata.len()))
+            .map_err(Refusal::write(
+                written(original, target),
+                original.metadata.len(),
+            ))
     };
     put(original, target, options, report, &write)
 }

@@ -3,7 +3,7 @@
 //! from file to file. For copies that nobody keeps; nothing is read back, there
 //! is no note, and what is zeroes is written like all else.
 
-use crate::note::find;
+use crate::note::{find, restore};
 use crate::{Refusal, plan};
 use rustix::fs::sendfile;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -38,6 +38,25 @@ pub fn copy(from: &File, to: &mut File, leaf: u64) -> Result<(), Refusal> {
         to.write_all_at(&patch.bytes, patch.at).map_err(write)?;
     }
     Ok(())
+}
+
+/// The same with holes where nothing but zeroes would be, read back and
+/// compared, from the page cache: no buffer of the file's size. A file that was
+/// aligned before is copied from what it was.
+///
+/// # Errors
+///
+/// As [`copy`], or if what was written differs from what was planned.
+pub fn copy_mapped(from: &File, to: &File, leaf: u64) -> Result<(), Refusal> {
+    let mapped = Mapped::new(from).map_err(Refusal::io("cannot map"))?;
+    let before = find(mapped.bytes()).map(|_| restore(mapped.bytes()));
+    let before = before.transpose()?;
+    let bytes = before.as_deref().unwrap_or(mapped.bytes());
+    let elf = Elf::read(&bytes)?;
+    let plan = plan(bytes, &elf, leaf, false)?;
+    plan.write(bytes, to)
+        .map_err(Refusal::io("cannot write the copy"))?;
+    plan.verify(bytes, &elf, to)
 }
 
 fn move_bytes(from: &File, to: &mut File, mut at: u64, place: u64, size: u64) -> io::Result<()> {

@@ -22,7 +22,7 @@ mod replace;
 mod write;
 
 pub use align::{HardLinks, Options, Report, Status, Target, align, restore};
-pub use copy::copy;
+pub use copy::{copy, copy_mapped};
 pub use plan::{Moved, Plan, Run, is_aligned, plan};
 pub use refusal::Refusal;
 pub use replace::copy_rights;

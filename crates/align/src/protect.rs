@@ -38,6 +38,21 @@ pub(crate) fn check(file: &File, metadata: &Metadata, force: bool) -> Result<(),
     Ok(())
 }
 
+/// Refuses a file that something is mounted over: what is read is not what a
+/// rename would replace, and the kernel refuses that.
+pub(crate) fn check_no_mount(file: &File) -> Result<(), Refusal> {
+    let found = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
+    let attributes = found.map_or(StatxAttributes::empty(), |s| s.stx_attributes);
+    match attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        false => Ok(()),
+        true => Err(Refusal::Protected(
+            "is covered by another file that is mounted over it, as `wideleaf stage` does: \
+             `wideleaf unstage` it, or umount, first"
+                .into(),
+        )),
+    }
+}
+
 /// Attributes that no rename gets past.
 pub(crate) fn check_replaceable(file: &File) -> Result<(), Refusal> {
     let attributes = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);

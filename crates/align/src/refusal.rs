@@ -131,6 +131,13 @@ impl Refusal {
         }
     }
 
+    /// The reason without the option of `align` that overrides it, for commands that lack it.
+    pub fn without_force(&self) -> String {
+        let text = self.to_string();
+        let end = text.find(": --force").or_else(|| text.find(" (--force"));
+        text[..end.unwrap_or(text.len())].to_owned()
+    }
+
     /// No space: says how much is needed.
     pub(crate) fn write(path: &std::path::Path, needed: u64) -> impl FnOnce(io::Error) -> Refusal {
         let what = format!(

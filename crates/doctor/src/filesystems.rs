@@ -119,7 +119,9 @@ pub(crate) fn text(host: &Host, release: &Release, config: &Config) -> Check {
 
 fn verdict(mount: &Mount, release: &Release) -> (Option<bool>, String) {
     if mount.kind == "overlay" {
-        return (None, "as the file systems of its layers".to_owned());
+        let what = "large folios as the file systems of its layers; its mmap aligns nothing, and MADV_COLLAPSE \
+                    of its files is EINVAL";
+        return (None, what.to_owned());
     }
     if mount.kind == "tmpfs" {
         let huge = option(&mount.options, "huge").unwrap_or("never");
@@ -151,6 +153,29 @@ fn option<'a>(options: &'a str, name: &str) -> Option<&'a str> {
     options
         .split(',')
         .find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// How much the kernel reads ahead.
+pub(crate) fn read_ahead(host: &Host) -> Check {
+    let check = Check::new(
+        "read-ahead",
+        "read_ahead_kb of the disks",
+        "readahead makes folios no larger than its window, so text that is read page by page gets wide ones only with a \
+         wide window",
+    );
+    let window = |disk: &String| {
+        let kib = host.read(&format!("/sys/block/{disk}/queue/read_ahead_kb"))?;
+        let kib: u64 = kib.parse().ok()?;
+        let real = !["loop", "ram", "zram"]
+            .iter()
+            .any(|kind| disk.starts_with(kind));
+        real.then(|| format!("{disk}: {kib}"))
+    };
+    let windows: Vec<String> = host.list("/sys/block").iter().filter_map(window).collect();
+    match windows.is_empty() {
+        true => check.unknown("/sys/block names no disk"),
+        false => check.note(windows.join(", ")),
+    }
 }
 
 /// A tmpfs that gives text PMD leaves at once.

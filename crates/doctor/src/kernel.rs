@@ -104,6 +104,17 @@ pub(crate) fn version(release: &Release) -> Check {
         "kernel version",
         "large folios for text came step by step: 5.18 XFS, 6.1 MADV_COLLAPSE, 6.9 contpte folding on arm64, 6.16 ext4",
     );
+    // WSL 2's is "microsoft-standard-WSL2".
+    if release.text.ends_with("-Microsoft") {
+        return check.improve(
+            format!(
+                "{}: WSL 1, whose loader refuses programs with a p_align above 4K",
+                release.text
+            ),
+            "use WSL 2; do not align programs for WSL 1: they do not start there",
+            "wsl --set-version DISTRIBUTION 2, on Windows",
+        );
+    }
     match release.at_least(6, 1) {
         None => check.unknown(format!("{:?} is no kernel version", release.text)),
         Some(true) if release.at_least(6, 16) == Some(true) => check.good(format!("Linux {}", release.text)),

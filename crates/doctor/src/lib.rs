@@ -33,6 +33,7 @@ pub fn examine(host: &Host, cpu: &Cpu) -> Vec<Check> {
     checks.extend(thp::checks(host, &release, &config));
     checks.push(filesystems::text(host, &release, &config));
     checks.push(filesystems::tmpfs(host));
+    checks.push(filesystems::read_ahead(host));
     let trials = filesystems::trials(host);
     checks.extend(collapse::checks(host, &release, &config, &trials));
     checks.extend(toolchain::checks(host));

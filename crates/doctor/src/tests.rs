@@ -123,6 +123,7 @@ fn a_modern_machine_is_good() {
             (&shmem, "always within_size [advise] never deny force\n"),
             (&pmd, "2097152\n"),
             ("proc/meminfo", "DirectMap64k:  64 kB\n"),
+            ("sys/block/nvme0n1/queue/read_ahead_kb", "128\n"),
             (
                 "proc/self/mounts",
                 "/dev/sda1 / xfs rw 0 0\n/dev/sda2 /usr ext4 rw 0 0\n",
@@ -221,6 +222,46 @@ fn mount_points_may_hold_spaces_and_be_hidden_by_later_ones() {
         check.found
     );
     assert_eq!(check.status, Status::Good);
+}
+
+#[test]
+fn an_overlay_aligns_nothing_and_collapses_nothing() {
+    let checks = examined(&[("proc/self/mounts", "o / overlay rw 0 0\n")], &[]);
+    let found = &find(&checks, "filesystems").found;
+    assert!(found.contains("its mmap aligns nothing"), "{found}");
+    assert!(found.contains("EINVAL"), "{found}");
+}
+
+#[test]
+fn the_readahead_of_real_disks_is_told() {
+    let checks = examined(
+        &[
+            ("sys/block/vda/queue/read_ahead_kb", "8192\n"),
+            ("sys/block/nvme0n1/queue/read_ahead_kb", "128\n"),
+            ("sys/block/loop0/queue/read_ahead_kb", "128\n"),
+        ],
+        &[],
+    );
+    let check = find(&checks, "read-ahead");
+    assert_eq!(check.status, Status::Note);
+    assert_eq!(check.found, "nvme0n1: 128, vda: 8192");
+    assert_eq!(
+        find(&examined(&[], &[]), "read-ahead").status,
+        Status::Unknown
+    );
+}
+
+#[test]
+fn wsl_1_is_told_that_aligned_programs_do_not_start() {
+    let kernel = |release: &str| {
+        let checks = examined(&[("proc/sys/kernel/osrelease", release)], &[]);
+        find(&checks, "kernel").clone()
+    };
+    let check = kernel("4.4.0-19041-Microsoft\n");
+    assert_eq!(check.status, Status::Improve);
+    assert!(check.found.contains("p_align above 4K"), "{}", check.found);
+    let check = kernel("6.6.87.2-microsoft-standard-WSL2\n");
+    assert!(!check.found.contains("WSL 1"), "{}", check.found);
 }
 
 /// Linux 6.18 on ext4, as far as MADV_COLLAPSE goes.

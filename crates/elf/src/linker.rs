@@ -101,6 +101,10 @@ impl Linker {
             return Linker::without_version(LinkerName::Go, Evidence::Mark);
         }
         match from_layout(segments, sections) {
+            // lld 17 and mold fill the last page of RELRO; mold signs, unless it was stripped.
+            LinkerName::Unknown if marks.relro_padding => {
+                Linker::without_version(LinkerName::Lld, Evidence::Layout)
+            }
             LinkerName::Unknown if !marks.comments.is_empty() => {
                 Linker::without_version(LinkerName::Gnu, Evidence::Elimination)
             }
@@ -194,6 +198,18 @@ mod tests {
             assert_eq!(linker.version.as_deref(), Some(version));
         }
         assert_eq!(comment("GCC: (Debian 12.2.0-14) 12.2.0"), None);
+    }
+
+    #[test]
+    fn a_section_that_only_lld_and_mold_make_tells_them_from_gnu_ld() {
+        let mut marks = Marks {
+            comments: vec!["clang version 21.0.0".to_owned()],
+            ..Marks::default()
+        };
+        let found = |marks: &Marks| Linker::detect(marks, &[], true);
+        assert_eq!(found(&marks).name, LinkerName::Gnu);
+        marks.relro_padding = true;
+        assert_eq!(found(&marks).to_string(), "lld or mold (by its layout)");
     }
 
     #[test]

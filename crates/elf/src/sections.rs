@@ -36,6 +36,8 @@ pub(crate) struct Marks {
     pub(crate) comments: Vec<String>,
     /// The text of `.note.gnu.gold-version`.
     pub(crate) gold: Option<String>,
+    /// Whether there is a section that lld and mold alone make.
+    pub(crate) relro_padding: bool,
     /// Whether Go's own linker left its note.
     pub(crate) go: bool,
 }
@@ -115,6 +117,7 @@ where
             b".debug_info" | b".zdebug_info" => facts.debug_info = true,
             b".note.bolt_info" => facts.bolt = true,
             b".note.go.buildid" => marks.go = true,
+            b".relro_padding" => marks.relro_padding = true,
             b".comment" => {
                 let bytes = file.bytes(".comment", offset, size.min(MAX_COMMENT))?;
                 marks.comments = strings_of(bytes);

@@ -39,7 +39,8 @@ impl KernelDir {
             }
         }
         bail!(
-            "no folder with Wideleaf's kernel files above {}: name it with --kernel-dir or {ENV}",
+            "no folder with Wideleaf's kernel files above {}: install the package wideleaf-lab, or name it with \
+             --kernel-dir or {ENV}",
             cwd.display()
         )
     }

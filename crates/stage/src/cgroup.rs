@@ -3,8 +3,10 @@
 //! the group of the process that wrote them, also after that has left.
 
 use crate::Error;
-use procfs::process::{MountInfo, Process};
+use crate::mounts::{self, Mount};
+use procfs::process::Process;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "wideleaf-stage";
@@ -31,10 +33,16 @@ struct Hierarchy {
 fn hierarchy() -> Result<Hierarchy, Error> {
     let wrong = |error: procfs::ProcError| Error::Cgroup(error.to_string());
     let me = Process::myself().map_err(wrong)?;
-    let mounts = me.mountinfo().map_err(wrong)?.0;
+    let mounts = mounts::all()?;
     let groups = me.cgroups().map_err(wrong)?.0;
-    let v1 = |m: &&MountInfo| m.fs_type == "cgroup" && m.super_options.contains_key("memory");
-    let v2 = |m: &&MountInfo| m.fs_type == "cgroup2" && has_memory(&m.mount_point);
+    let memory = |m: &Mount| {
+        m.options
+            .as_bytes()
+            .split(|b| *b == b',')
+            .any(|o| o == b"memory")
+    };
+    let v1 = |m: &&Mount| m.kind == "cgroup" && memory(m);
+    let v2 = |m: &&Mount| m.kind == "cgroup2" && has_memory(&m.point);
     let (mount, limit, group) = match (mounts.iter().find(v2), mounts.iter().find(v1)) {
         (Some(mount), _) => (
             mount,
@@ -54,9 +62,9 @@ fn hierarchy() -> Result<Hierarchy, Error> {
     };
     let path = group.map_or("/", |g| &g.pathname);
     Ok(Hierarchy {
-        root: mount.mount_point.clone(),
+        root: mount.point.clone(),
         limit,
-        mine: mount.mount_point.join(path.trim_start_matches('/')),
+        mine: mount.point.join(path.trim_start_matches('/')),
     })
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files over which a copy on huge pages lies, for commands that want the original.
 
-use crate::mounts::{SOURCE, all, plain};
+use crate::journal::is_aside;
+use crate::mounts::all;
 use crate::original::clone_mount;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -21,11 +22,9 @@ impl Copies {
         let mut covered = HashSet::new();
         // Oldest first: the last mount on a file is the one that is seen.
         for mount in all().unwrap_or_default() {
-            let point = plain(&mount.mount_point);
-            let ours = mount.fs_type == "tmpfs" && mount.mount_source.as_deref() == Some(SOURCE);
-            match ours {
-                true => covered.insert(point),
-                false => covered.remove(&point),
+            match mount.is_ours() && !is_aside(&mount.point) {
+                true => covered.insert(mount.point),
+                false => covered.remove(&mount.point),
             };
         }
         Self(covered)

@@ -2,13 +2,13 @@
 //! What can be in the way. Each says what would be right.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why something was not staged or unstaged. What was begun is undone.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file that cannot be aligned or read.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}", printable(path))]
     File {
         /// The program or library.
         path: PathBuf,
@@ -18,6 +18,19 @@ pub enum Error {
     /// Nothing is left to stage.
     #[error("nothing to stage: no file named gains a 2M leaf (--always stages them all the same)")]
     Nothing,
+    /// Processes would lose the name of their text.
+    #[error(
+        "{}: is used by {}, which perf and debuggers could not name afterwards, because the kernel \
+         moves no mount from below a shared one: end them first, or unstage it with --force",
+        printable(path),
+        processes(pids)
+    )]
+    InUse {
+        /// The program or library.
+        path: PathBuf,
+        /// The processes.
+        pids: Vec<u32>,
+    },
     /// The limit on the tmpfs is too small.
     #[error("the copies need {needed} of huge pages, --size is {size}")]
     Size {
@@ -27,7 +40,7 @@ pub enum Error {
         size: String,
     },
     /// The limit on memory is too small.
-    #[error("the copies need {needed} of memory, --memory is {memory}")]
+    #[error("the copies and their making need {needed} of memory, --memory is {memory}")]
     Memory {
         /// In words.
         needed: String,
@@ -62,6 +75,19 @@ pub enum Error {
         /// How it failed.
         error: io::Error,
     },
+}
+
+fn printable(path: &Path) -> String {
+    wideleaf_kit::names::printable(&path.to_string_lossy())
+}
+
+fn processes(pids: &[u32]) -> String {
+    let named: Vec<String> = pids.iter().take(8).map(u32::to_string).collect();
+    let more = match pids.len().saturating_sub(8) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("process {}{more}", named.join(", "))
 }
 
 impl Error {

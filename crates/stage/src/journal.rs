@@ -8,10 +8,20 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const SCHEMA: u32 = 1;
+/// The folder of mounts that are used by processes only.
+const IN_USE: &str = "in-use";
+
+/// Whether it is the place of such a mount, which lies over no original.
+pub(crate) fn is_aside(point: &Path) -> bool {
+    point
+        .parent()
+        .is_some_and(|folder| folder.ends_with(IN_USE))
+}
 
 /// What tells whether a file is still the one that it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,12 +55,15 @@ pub enum Phase {
     Pending,
     /// Staged with all others of its command.
     Staged,
+    /// Unstaged; the copy stays until no process maps it.
+    InUse,
 }
 
 /// A file with a copy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Staged {
     /// The program or library, without symbolic links.
+    #[serde(with = "crate::paths")]
     pub path: PathBuf,
     /// Name of the copy on the tmpfs.
     pub copy: String,
@@ -107,12 +120,22 @@ impl Folder {
         let lock = Flock::lock(file, FlockArg::LockExclusive)
             .map_err(|(_, error)| Error::io(what())(error))?;
         let path = path.canonicalize().map_err(Error::io(what()))?;
+        remove_unfinished(&path);
         Ok(Folder { path, _lock: lock })
     }
 
     /// Where the tmpfs is mounted.
     pub(crate) fn files(&self) -> PathBuf {
         self.path.join("files")
+    }
+
+    pub(crate) fn in_use(&self) -> PathBuf {
+        self.path.join(IN_USE)
+    }
+
+    /// Where the mount of a copy goes that was unstaged while processes use it.
+    pub(crate) fn aside(&self, staged: &Staged) -> PathBuf {
+        self.in_use().join(&staged.copy)
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
@@ -133,6 +156,15 @@ impl Folder {
     pub(crate) fn remove(&self) -> Result<(), Error> {
         let path = self.journal();
         fs::remove_file(&path).map_err(Error::io(format!("cannot remove {}", path.display())))
+    }
+}
+
+/// Removes journals that commands were killed over: this process has the lock.
+fn remove_unfinished(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().as_bytes().starts_with(b".wideleaf-") {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

@@ -10,15 +10,19 @@
 
 mod cgroup;
 mod copies;
+mod dpkg;
 mod error;
 mod journal;
 mod libs;
 mod mounts;
 mod original;
+mod paths;
 mod stage;
 mod units;
+mod users;
 
 pub use copies::{Copies, open_original};
+pub use dpkg::affected;
 pub use error::Error;
 pub use journal::{Identity, Phase, Staged};
 pub use libs::{libraries, listed};

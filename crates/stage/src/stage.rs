@@ -4,13 +4,14 @@
 //! calls pending is undone by the next command.
 
 use crate::journal::{self, Folder, Identity, Journal, Phase, Staged};
-use crate::{Error, cgroup, mounts, original};
+use crate::mounts::Mount;
+use crate::{Error, cgroup, mounts, original, users};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use wideleaf_align::{Options, Report, Target, align, copy_rights};
+use wideleaf_align::{Options, Report, Status, Target, align, copy_rights};
 use wideleaf_elf::LEAF_2M;
 use wideleaf_kit::size::short;
 
@@ -33,6 +34,7 @@ pub struct Request {
 #[derive(Clone, Debug, Serialize)]
 pub struct Skipped {
     /// Which.
+    #[serde(with = "crate::paths")]
     pub path: PathBuf,
     /// Why.
     pub why: String,
@@ -45,6 +47,8 @@ pub struct Summary {
     pub staged: Vec<Staged>,
     /// What was not.
     pub skipped: Vec<Skipped>,
+    /// Files that were staged, and that some will not see so.
+    pub notes: Vec<Skipped>,
     /// Limit of the tmpfs in bytes.
     pub size: u64,
 }
@@ -63,6 +67,8 @@ pub enum Health {
     Unknown,
     /// Left by a command that was killed; the next one undoes it.
     Unfinished,
+    /// Unstaged, and used by processes still.
+    InUse,
 }
 
 /// A staged file and how it is.
@@ -73,6 +79,8 @@ pub struct Listed {
     pub staged: Staged,
     /// How it is.
     pub health: Health,
+    /// How many processes that can be looked at map the copy.
+    pub processes: usize,
 }
 
 /// All that is staged.
@@ -127,6 +135,7 @@ impl Stage {
                 Some(journal) => Ok(Summary {
                     staged: Vec::new(),
                     skipped,
+                    notes: Vec::new(),
                     size: journal.size,
                 }),
                 None => Err(Error::Nothing),
@@ -141,10 +150,11 @@ impl Stage {
         if memory.is_some() {
             journal.cgroup = Some(cgroup::path()?);
         }
+        let entry = |c: &Candidate| entry(c, &journal.files);
         let new: Vec<Staged> = candidates.iter().map(entry).collect();
         journal.files.extend(new.clone());
         folder.write(&journal)?;
-        let done = put_in_place(&folder, &journal, &candidates, progress);
+        let done = put_in_place(&folder, &journal, candidates.iter().zip(&new), progress);
         if let Err(error) = done {
             undo(&folder, journal)?;
             return Err(error);
@@ -152,11 +162,17 @@ impl Stage {
         journal
             .files
             .iter_mut()
+            .filter(|s| s.phase == Phase::Pending)
             .for_each(|s| s.phase = Phase::Staged);
         folder.write(&journal)?;
+        let staged = new.into_iter().map(|s| Staged {
+            phase: Phase::Staged,
+            ..s
+        });
         Ok(Summary {
-            staged: new,
+            staged: staged.collect(),
             skipped,
+            notes: notes(&candidates)?,
             size,
         })
     }
@@ -166,8 +182,9 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// If a file is not staged, or cannot be unmounted.
-    pub fn unstage(&self, files: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    /// If a file is not staged, or cannot be unmounted, or, without `force`, if
+    /// processes use it that would lose the name of their text.
+    pub fn unstage(&self, files: &[PathBuf], force: bool) -> Result<Vec<PathBuf>, Error> {
         if journal::read(&self.folder)?.is_none() && files.is_empty() {
             return Ok(Vec::new());
         }
@@ -181,17 +198,22 @@ impl Stage {
         for path in files {
             let path = path.canonicalize().unwrap_or_else(|_| path.clone());
             let mut entries = journal.files.iter_mut();
-            let entry = entries.find(|s| s.path == path);
+            let entry = entries.find(|s| s.path == path && s.phase == Phase::Staged);
             entry.ok_or_else(|| not_staged(&path))?.phase = Phase::Pending;
         }
         if files.is_empty() {
             journal
                 .files
                 .iter_mut()
+                .filter(|s| s.phase == Phase::Staged)
                 .for_each(|s| s.phase = Phase::Pending);
         }
         let pending = journal.files.iter().filter(|s| s.phase == Phase::Pending);
-        let paths = pending.map(|s| s.path.clone()).collect();
+        let pending: Vec<Staged> = pending.cloned().collect();
+        if !force {
+            refuse_in_use(&folder.files(), &pending)?;
+        }
+        let paths = pending.into_iter().map(|s| s.path).collect();
         folder.write(&journal)?;
         undo(&folder, journal)?;
         Ok(paths)
@@ -210,20 +232,77 @@ impl Stage {
             });
         };
         let mounts = mounts::all()?;
+        let tmpfs = self.folder.join("files");
+        let users = users::of(&tmpfs, &journal.files);
         let files = journal.files.iter().map(|staged| Listed {
             staged: staged.clone(),
             health: health(staged, &mounts),
+            processes: users.get(&staged.copy).map_or(0, Vec::len),
         });
-        let statistics = nix::sys::statvfs::statvfs(&self.folder.join("files"));
-        let used = statistics.map_or(0, |s| (s.blocks() - s.blocks_free()) * s.fragment_size());
+        let files: Vec<Listed> = files.collect();
         Ok(Listing {
             size: journal.size,
-            used,
+            used: used(&tmpfs, &files),
             memory: journal.memory,
             here: journal.namespace == journal::namespace()?,
-            files: files.collect(),
+            files,
         })
     }
+}
+
+/// Bytes that copies take: what the tmpfs says, or if it was unmounted, what the copies still
+/// mounted were reckoned to take.
+fn used(tmpfs: &Path, files: &[Listed]) -> u64 {
+    let ours = tmpfs.canonicalize().map(|path| mounts::tmpfs(&path));
+    if let (Ok(Ok(true)), Ok(s)) = (ours, nix::sys::statvfs::statvfs(tmpfs)) {
+        return (s.blocks() - s.blocks_free()) * s.fragment_size();
+    }
+    let mounted = files.iter().filter(|f| f.health != Health::NotMounted);
+    mounted.map(|f| f.staged.memory).sum()
+}
+
+/// Refuses to take the name from what processes map.
+fn refuse_in_use(files: &Path, pending: &[Staged]) -> Result<(), Error> {
+    let (mounts, mut users) = (mounts::all()?, users::of(files, pending));
+    for staged in pending {
+        let pids = users.remove(&staged.copy).unwrap_or_default();
+        if !pids.is_empty() && !mounts::can_move(&mounts, &staged.path) {
+            let path = staged.path.clone();
+            return Err(Error::InUse { path, pids });
+        }
+    }
+    Ok(())
+}
+
+/// Containers map what is in the layers of their overlay, not what is mounted on a layer's file.
+fn notes(candidates: &[Candidate]) -> Result<Vec<Skipped>, Error> {
+    let mounts = mounts::all()?;
+    let note = |candidate: &Candidate| {
+        let path = candidate.path.clone();
+        let over = mounts::overlays_over(&mounts, &path);
+        let why = match over.first() {
+            Some(first) => format!(
+                "is in a layer of the overlay at {}: containers and all that see it through an \
+                 overlay do not see the copy",
+                first.display()
+            ),
+            None if in_image_store(&path) => "is in a layer of a container image: containers see \
+                 it through an overlay, which does not show the copy"
+                .into(),
+            None => return None,
+        };
+        Some(Skipped { path, why })
+    };
+    Ok(candidates.iter().filter_map(note).collect())
+}
+
+/// `overlay/ID/diff` of podman, `overlay2/ID/diff` of Docker, `snapshots/N/fs` of containerd.
+fn in_image_store(path: &Path) -> bool {
+    let names: Vec<_> = path.iter().collect();
+    names.windows(3).any(|w| {
+        (w[0] == "overlay" || w[0] == "overlay2") && w[2] == "diff"
+            || w[0] == "snapshots" && w[2] == "fs"
+    })
 }
 
 fn not_staged(path: &Path) -> Error {
@@ -272,7 +351,7 @@ fn drop_stale(
     };
     let mounts = mounts::all()?;
     let mut stale = Vec::new();
-    for staged in &mut journal.files {
+    for staged in journal.files.iter_mut() {
         let health = health(staged, &mounts);
         if matches!(health, Health::OriginalChanged | Health::NotMounted) {
             staged.phase = Phase::Pending;
@@ -286,9 +365,11 @@ fn drop_stale(
     Ok((undo(folder, journal)?, stale))
 }
 
-fn health(staged: &Staged, mounts: &[procfs::process::MountInfo]) -> Health {
-    if staged.phase == Phase::Pending {
-        return Health::Unfinished;
+fn health(staged: &Staged, mounts: &[Mount]) -> Health {
+    match staged.phase {
+        Phase::Pending => return Health::Unfinished,
+        Phase::InUse => return Health::InUse,
+        Phase::Staged => {}
     }
     if mounts::binds(mounts, &staged.copy, &staged.path).last() != Some(&true) {
         return Health::NotMounted;
@@ -308,6 +389,7 @@ fn candidates(
     renewed: &[PathBuf],
 ) -> Result<(Vec<Candidate>, Vec<Skipped>), Error> {
     let staged = journal.iter().flat_map(|j| &j.files);
+    let staged = staged.filter(|s| s.phase != Phase::InUse);
     let staged: HashSet<&Path> = staged.map(|s| s.path.as_path()).collect();
     let mut wanted: Vec<(PathBuf, bool)> = Vec::new();
     wanted.extend(renewed.iter().map(|path| (path.clone(), false)));
@@ -348,9 +430,13 @@ fn candidates(
 
 /// The outer error is one of the file; the inner one says that staging it is no use.
 fn candidate(path: &Path, request: &Request) -> Result<Result<Candidate, String>, String> {
-    let options = options(true);
+    let options = Options {
+        dry_run: true,
+        ..Options::new(LEAF_2M)
+    };
     let metadata = path.metadata().map_err(|e| e.to_string())?;
-    let report = align(path, Target::InPlace, &options).map_err(|e| e.to_string())?;
+    // Nothing is written there. A file may have another one mounted over it, and be staged.
+    let report = align(path, Target::File(path), &options).map_err(|e| e.without_force())?;
     if report.usable_after == 0 && !request.always {
         return Ok(Err(
             "has no block of 2M in its text that a leaf could map".into()
@@ -363,19 +449,17 @@ fn candidate(path: &Path, request: &Request) -> Result<Result<Candidate, String>
     }))
 }
 
-fn options(dry_run: bool) -> Options {
-    Options {
-        dry_run,
-        ..Options::new(LEAF_2M)
-    }
-}
-
-fn entry(candidate: &Candidate) -> Staged {
+fn entry(candidate: &Candidate, have: &[Staged]) -> Staged {
     let name = candidate.path.file_name().unwrap_or_default();
     let (device, inode) = (candidate.original.device, candidate.original.inode);
+    let base = format!("{device:x}-{inode}-{}", name.to_string_lossy());
+    // A copy of the same file that is in use has that name.
+    let taken = |copy: &String| have.iter().any(|s| s.copy == *copy);
+    let others = (1..).map(|n| format!("{n}.{base}"));
+    let mut names = std::iter::once(base.clone()).chain(others);
     Staged {
         path: candidate.path.clone(),
-        copy: format!("{device:x}-{inode}-{}", name.to_string_lossy()),
+        copy: names.find(|copy| !taken(copy)).expect("there is no end"),
         phase: Phase::Pending,
         original: candidate.original.clone(),
         usable: candidate.report.usable_after,
@@ -404,9 +488,11 @@ fn limits(
         });
     }
     let memory = request.memory.or(journal.and_then(|j| j.memory));
-    if let Some(memory) = memory.filter(|memory| *memory < needed) {
+    // Pages of this process are charged, too; at the limit a huge page falls apart into small ones.
+    let charged = needed + LEAF_2M;
+    if let Some(memory) = memory.filter(|memory| *memory < charged) {
         return Err(Error::Memory {
-            needed: short(needed),
+            needed: short(charged),
             memory: short(memory),
         });
     }
@@ -414,29 +500,29 @@ fn limits(
 }
 
 /// tmpfs, copies, binds.
-fn put_in_place(
+fn put_in_place<'a>(
     folder: &Folder,
     journal: &Journal,
-    candidates: &[Candidate],
+    candidates: impl Iterator<Item = (&'a Candidate, &'a Staged)> + Clone,
     progress: &mut dyn FnMut(&Path),
 ) -> Result<(), Error> {
     let files = folder.files();
     match mounts::tmpfs(&files)? {
-        Some(_) => {
+        true => {
             mounts::set_writable(&files, true)?;
             mounts::resize_tmpfs(&files, journal.size)?;
         }
-        None => mounts::mount_tmpfs(&files, journal.size)?,
+        false => mounts::mount_tmpfs(&files, journal.size)?,
     }
     let inside = journal.memory.map(cgroup::enter).transpose()?;
-    for candidate in candidates {
+    for (candidate, staged) in candidates.clone() {
         progress(&candidate.path);
-        copy(candidate, &files.join(entry(candidate).copy))?;
+        copy(candidate, &files.join(&staged.copy))?;
     }
     drop(inside);
     mounts::set_writable(&files, false)?;
-    for candidate in candidates {
-        mounts::bind(&files.join(entry(candidate).copy), &candidate.path)?;
+    for (_, staged) in candidates {
+        mounts::bind(&files.join(&staged.copy), &staged.path)?;
     }
     Ok(())
 }
@@ -447,9 +533,15 @@ fn copy(candidate: &Candidate, copy: &Path) -> Result<(), Error> {
         path: path.clone(),
         why,
     };
-    align(path, Target::File(copy), &options(false)).map_err(|e| bad(e.to_string()))?;
-    let old = File::open(path).map_err(|e| bad(e.to_string()))?;
-    let new = File::open(copy).map_err(|e| bad(e.to_string()))?;
+    let mut old = File::open(path).map_err(|e| bad(e.to_string()))?;
+    let mut new = File::create_new(copy).map_err(|e| bad(e.to_string()))?;
+    // From the page cache: a buffer of the file would be charged to the group, beside the copy.
+    match candidate.report.status {
+        Status::Good => std::io::copy(&mut old, &mut new)
+            .map(drop)
+            .map_err(|e| bad(format!("cannot write the copy: {e}")))?,
+        _ => wideleaf_align::copy_mapped(&old, &new, LEAF_2M).map_err(|e| bad(e.to_string()))?,
+    }
     copy_rights(&old, &new).map_err(|e| bad(e.to_string()))?;
     let now = old.metadata().map_err(|e| bad(e.to_string()))?;
     match Identity::from(&now) == candidate.original && now.nlink() > 0 {
@@ -467,21 +559,29 @@ fn recover(folder: &Folder) -> Result<Option<Journal>, Error> {
         return Err(Error::Namespace(folder.journal()));
     }
     // Without files it was killed before the journal went, after all else.
-    let pending = |s: &Staged| s.phase == Phase::Pending;
-    match journal.files.is_empty() || journal.files.iter().any(pending) {
+    let unused = |s: &Staged| s.phase != Phase::Staged;
+    match journal.files.is_empty() || journal.files.iter().any(unused) {
         true => undo(folder, journal),
         false => Ok(Some(journal)),
     }
 }
 
-/// Takes away all that is pending: binds, copies, and with the last one the
-/// tmpfs, the control group and the journal.
+/// Takes away all that is pending or was in use: binds, copies, and with the
+/// last one the tmpfs, the control group and the journal. A copy that processes
+/// use stays, counted, and where the kernel allows it under a name.
 fn undo(folder: &Folder, mut journal: Journal) -> Result<Option<Journal>, Error> {
     let files = folder.files();
     let mounts = mounts::all()?;
     let (pending, kept): (Vec<Staged>, Vec<Staged>) =
-        (journal.files.into_iter()).partition(|s| s.phase == Phase::Pending);
-    for staged in &pending {
+        (journal.files.into_iter()).partition(|s| s.phase != Phase::Staged);
+    let users = users::of(&files, &pending);
+    let (in_use, pending): (Vec<Staged>, Vec<Staged>) =
+        (pending.into_iter()).partition(|s| users.contains_key(&s.copy));
+    for staged in in_use.iter().chain(&pending) {
+        if staged.phase == Phase::InUse {
+            continue;
+        }
+        let keep_name = users.contains_key(&staged.copy) && mounts::can_move(&mounts, &staged.path);
         for ours in mounts::binds(&mounts, &staged.copy, &staged.path)
             .iter()
             .rev()
@@ -491,11 +591,21 @@ fn undo(folder: &Folder, mut journal: Journal) -> Result<Option<Journal>, Error>
                 let path = staged.path.clone();
                 return Err(Error::File { path, why });
             }
-            mounts::unmount(&staged.path)?;
+            match keep_name {
+                true => move_aside(folder, staged)?,
+                false => mounts::unmount(&staged.path)?,
+            }
         }
     }
-    let mounted = mounts::tmpfs(&files)?.is_some();
+    for staged in &pending {
+        remove_aside(&mounts, &folder.aside(staged))?;
+    }
+    let mounted = mounts::tmpfs(&files)?;
     journal.files = kept;
+    journal.files.extend(in_use.into_iter().map(|s| Staged {
+        phase: Phase::InUse,
+        ..s
+    }));
     if journal.files.is_empty() {
         if mounted {
             mounts::unmount(&files)?;
@@ -503,6 +613,7 @@ fn undo(folder: &Folder, mut journal: Journal) -> Result<Option<Journal>, Error>
         if let Some(group) = &journal.cgroup {
             cgroup::remove(group);
         }
+        let _ = fs::remove_dir(folder.in_use());
         folder.remove()?;
         return Ok(None);
     }
@@ -516,4 +627,22 @@ fn undo(folder: &Folder, mut journal: Journal) -> Result<Option<Journal>, Error>
     }
     folder.write(&journal)?;
     Ok(Some(journal))
+}
+
+/// Has the processes that use a copy see it under a name of its own.
+fn move_aside(folder: &Folder, staged: &Staged) -> Result<(), Error> {
+    let place = folder.aside(staged);
+    let what = || format!("cannot make {}", place.display());
+    fs::create_dir_all(folder.in_use()).map_err(Error::io(what()))?;
+    File::create(&place).map_err(Error::io(what()))?;
+    mounts::move_to(&staged.path, &place)
+}
+
+fn remove_aside(mounts: &[Mount], place: &Path) -> Result<(), Error> {
+    if mounts::is_mounted(mounts, place) {
+        mounts::unmount(place)?;
+    }
+    // There is one only for what was in use.
+    let _ = fs::remove_file(place);
+    Ok(())
 }

@@ -22,6 +22,7 @@ fn quote(word: &str) -> String {
 pub fn unit(wideleaf: &Path, arguments: &[String]) -> String {
     let command = quote(&wideleaf.to_string_lossy());
     let words: Vec<String> = arguments.iter().map(|word| quote(word)).collect();
+    let words = words.join(" ");
     format!(
         "# /etc/systemd/system/wideleaf-stage.service\n\
          [Unit]\n\
@@ -32,12 +33,12 @@ pub fn unit(wideleaf: &Path, arguments: &[String]) -> String {
          [Service]\n\
          Type=oneshot\n\
          RemainAfterExit=yes\n\
-         ExecStart={command} stage {}\n\
-         ExecStop={command} unstage --all\n\
+         ExecStart={command} stage {words}\n\
+         ExecReload={command} stage {words}\n\
+         ExecStop={command} unstage --all --force\n\
          \n\
          [Install]\n\
-         WantedBy=multi-user.target\n",
-        words.join(" ")
+         WantedBy=multi-user.target\n"
     )
 }
 
@@ -52,13 +53,15 @@ pub fn drop_in(service: &str) -> String {
     )
 }
 
-/// A hook for apt: dpkg replaces files by rename, which fails on a mount.
+/// A hook for apt: dpkg replaces files by rename, which fails on a mount. Only what belongs to the
+/// packages at hand is taken off, and staged again afterwards.
 pub fn apt_hook(wideleaf: &Path) -> String {
+    let wideleaf = wideleaf.display();
     format!(
         "# /etc/apt/apt.conf.d/90wideleaf\n\
-         DPkg::Pre-Invoke {{ \"systemctl stop wideleaf-stage.service || {} unstage --all\"; }};\n\
-         DPkg::Post-Invoke {{ \"systemctl -q is-enabled wideleaf-stage.service && systemctl start \
-         wideleaf-stage.service || true\"; }};\n",
-        wideleaf.display()
+         DPkg::Pre-Install-Pkgs {{ \"{wideleaf} unstage --force --dpkg\"; }};\n\
+         DPkg::Tools::Options::{wideleaf}::Version \"3\";\n\
+         DPkg::Post-Invoke {{ \"systemctl -q is-active wideleaf-stage.service && systemctl reload \
+         wideleaf-stage.service || true\"; }};\n"
     )
 }

@@ -10,6 +10,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_align::{HardLinks, Options, Refusal, Report, Status, Target};
+use wideleaf_elf::LEAF_2M;
 use wideleaf_kit::size::bytes;
 use wideleaf_kit::table::{Table, left, right};
 
@@ -24,13 +25,16 @@ Examples:
   Undo it:
       wideleaf align --restore --in-place /opt/lib/libx.so.1
   Every program in a folder that gains by it, for a script:
-      wideleaf align --in-place --only-gaining --json /opt/bin/* | jq '.files[].status'
+      wideleaf align --in-place --json /opt/bin/* | jq '.files[].status'
 
+Files whose text gains no 2M leaf are left as they are: a wider p_align costs them bits of
+randomisation (9 at 2M) for nothing. --all rewrites them too; so does a --leaf other than 2M.
+WSL 1 refuses programs with a p_align above 4K: aligned ones do not start there, on WSL 2 they do.
 A file that is in use is replaced by rename: processes that run keep the old one.
 The table's columns: what was done; size and disk in bytes before and after; bytes of text
 that 2M leaves can map before and after.
 
-Exit status: 0 if every file is aligned now (or restored, or gains nothing and --only-gaining),
+Exit status: 0 if every file is aligned now (or restored, or gains nothing by it),
 1 if one was refused or could not be written, 2 for wrong usage.";
 
 /// Options of `wideleaf align`.
@@ -75,10 +79,13 @@ pub struct Args {
     /// damage afterwards, too
     #[arg(short, long)]
     force: bool,
+    /// Rewrite files whose text gains no 2M leaf by it, too
+    #[arg(long, conflicts_with_all = ["only_gaining", "restore"])]
+    all: bool,
     /// Rewrite files whose text wide leaves can map already, too
     #[arg(long, conflicts_with_all = ["only_gaining", "restore"])]
     always: bool,
-    /// Leave files alone whose text gains no 2M leaf by it
+    /// Leave files alone whose text gains no 2M leaf by it, whatever --leaf is (the default for 2M)
     #[arg(long, conflicts_with = "restore")]
     only_gaining: bool,
     /// Do not append the note (some 2K) that --restore needs
@@ -141,7 +148,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         force: args.force,
         strippable: !args.force,
         always: args.always,
-        only_gaining: args.only_gaining,
+        only_gaining: args.only_gaining || (args.leaf == LEAF_2M && !args.all && !args.always),
         dry_run: args.dry_run,
         note: !args.no_note,
         hard_links: match args.hard_links {

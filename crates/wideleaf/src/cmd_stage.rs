@@ -3,15 +3,15 @@
 //! place of programs and libraries.
 
 use crate::screen::Late;
-use crate::stdout::{printable_path, say, tell, write_json, write_out};
-use anyhow::{Result, bail};
+use crate::stdout::{name, printable_path, say, tell, write_json, write_out};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use wideleaf_kit::size::bytes;
 use wideleaf_kit::table::{Table, left, right};
-use wideleaf_stage::{Health, Listing, Request, Stage, apt_hook, drop_in, unit};
+use wideleaf_stage::{Health, Listing, Request, Stage, affected, apt_hook, drop_in, unit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,6 +30,7 @@ Examples:
 
 A staged file cannot be written or replaced, which package managers do: unstage it first.
 Processes that run keep what they have, before and after.
+Containers see the files of an image through an overlay, which does not show copies.
 
 Exit status: 0 if everything named is staged (with --list: and is well), 1 if not, 2 for wrong usage.";
 
@@ -38,7 +39,9 @@ Examples:
       wideleaf unstage /usr/bin/node
       wideleaf unstage --all
 
-Processes that use a copy keep it, and its memory, until they end.
+Processes that use a copy keep it, and its memory, until they end; `stage --list` counts it. The
+copy's mount moves to /run/wideleaf/in-use, by which name perf and debuggers find it then. Below a
+shared mount, as systemd's root is, the kernel moves none: the file is left staged, unless --force.
 
 Exit status: 0 if it is not staged any more, 1 if not, 2 for wrong usage.";
 
@@ -86,11 +89,17 @@ pub struct Args {
 #[command(after_long_help = UNSTAGE_EXAMPLES)]
 pub struct UnstageArgs {
     /// What is staged
-    #[arg(required_unless_present = "all", value_name = "PROGRAM")]
+    #[arg(required_unless_present_any = ["all", "dpkg"], value_name = "PROGRAM")]
     programs: Vec<PathBuf>,
     /// Everything that is staged
     #[arg(short, long, conflicts_with = "programs")]
     all: bool,
+    /// Take off also what processes use that would lose the name of their text
+    #[arg(short, long)]
+    force: bool,
+    /// The files of the packages that apt lists on standard input (for a hook, see stage --print apt)
+    #[arg(long, conflicts_with_all = ["programs", "all"])]
+    dpkg: bool,
     /// Folder for the journal and the tmpfs
     #[arg(long, value_name = "DIR", default_value = "/run/wideleaf")]
     run_dir: PathBuf,
@@ -102,7 +111,7 @@ enum Print {
     Unit,
     /// A drop-in that has --service start after that
     DropIn,
-    /// A hook that unstages while dpkg replaces files
+    /// A hook that unstages the files of a package while dpkg replaces them
     Apt,
 }
 
@@ -134,6 +143,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.json {
         let mut value = serde_json::to_value(&summary)?;
         value["schema"] = json!("wideleaf-stage-1");
+        names(&mut value["staged"], summary.staged.iter().map(|s| &s.path));
+        names(
+            &mut value["skipped"],
+            summary.skipped.iter().map(|s| &s.path),
+        );
+        names(&mut value["notes"], summary.notes.iter().map(|s| &s.path));
         write_json(&value)?;
     } else {
         let mut table = files_table();
@@ -147,7 +162,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         write_out(&table.render(true))?;
     }
-    for skipped in &summary.skipped {
+    for skipped in summary.skipped.iter().chain(&summary.notes) {
         tell!(
             "wideleaf: stage: {}: {}",
             printable_path(&skipped.path),
@@ -163,13 +178,33 @@ pub fn run(args: Args) -> Result<ExitCode> {
 ///
 /// If something is not staged, or cannot be unmounted.
 pub fn unstage(args: UnstageArgs) -> Result<ExitCode> {
-    if args.programs.is_empty() && !args.all {
+    if args.programs.is_empty() && !args.all && !args.dpkg {
         bail!("name what to unstage, or --all");
     }
-    for path in Stage::new(args.run_dir).unstage(&args.programs)? {
+    let stage = Stage::new(args.run_dir);
+    let mut programs = args.programs;
+    if args.dpkg {
+        let affected = affected(std::io::stdin()).context("cannot ask dpkg for files")?;
+        let staged = stage.list()?.files.into_iter();
+        let staged = staged.filter(|f| f.health != Health::InUse);
+        let staged = staged.map(|f| f.staged.path);
+        programs = staged.filter(|path| affected.contains(path)).collect();
+        if programs.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    for path in stage.unstage(&programs, args.force)? {
         say!("{}", printable_path(&path))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Paths as all commands write them in JSON.
+fn names<'a>(entries: &mut serde_json::Value, paths: impl Iterator<Item = &'a PathBuf>) {
+    let entries = entries.as_array_mut().into_iter().flatten();
+    for (entry, path) in entries.zip(paths) {
+        name(entry, "path", path);
+    }
 }
 
 fn files_table() -> Table {
@@ -182,10 +217,15 @@ fn files_table() -> Table {
 }
 
 fn list(listing: &Listing, args: &Args) -> Result<ExitCode> {
-    let well = listing.files.iter().all(|f| f.health == Health::Staged);
+    let well = |health| matches!(health, Health::Staged | Health::InUse);
+    let well = listing.files.iter().all(|f| well(f.health));
     if args.json {
         let mut value = serde_json::to_value(listing)?;
         value["schema"] = json!("wideleaf-stage-list-1");
+        names(
+            &mut value["files"],
+            listing.files.iter().map(|f| &f.staged.path),
+        );
         write_json(&value)?;
     } else if !listing.files.is_empty() {
         let mut table = files_table();
@@ -218,6 +258,10 @@ fn list(listing: &Listing, args: &Args) -> Result<ExitCode> {
             Health::NotMounted => {
                 "is not staged any more: it was replaced or unmounted; unstage it, or stage it again"
             }
+            Health::InUse => {
+                tell!("wideleaf: stage: {path}: {}", in_use(file.processes));
+                continue;
+            }
             Health::Unknown => "the original below the copy cannot be looked at (run as root)",
             Health::Unfinished => {
                 "was left by a command that was killed; the next stage or unstage undoes it"
@@ -236,6 +280,16 @@ fn list(listing: &Listing, args: &Args) -> Result<ExitCode> {
     })
 }
 
+fn in_use(processes: usize) -> String {
+    match processes {
+        0 => {
+            "is unstaged, and nothing uses the copy any more: the next stage or unstage removes it"
+                .to_owned()
+        }
+        n => format!("is unstaged; processes that use the copy and its memory still: {n}"),
+    }
+}
+
 fn state(health: Health) -> &'static str {
     match health {
         Health::Staged => "staged",
@@ -243,6 +297,7 @@ fn state(health: Health) -> &'static str {
         Health::NotMounted => "not mounted",
         Health::Unknown => "unknown",
         Health::Unfinished => "unfinished",
+        Health::InUse => "in use",
     }
 }
 

@@ -255,6 +255,24 @@ fn what_it_would_do_is_told_without_doing_it() {
     assert_eq!(real["files"][0]["disk_after"], disk);
 }
 
+/// A wider p_align costs bits of address randomisation.
+#[test]
+fn a_file_that_gains_nothing_is_rewritten_only_on_request() {
+    let dir = Dir::new();
+    let small = library::library(0x5000);
+    let path = dir.file("libc.so", &small);
+    for args in [&["-i", "--json"][..], &["-i", "--json", "--only-gaining"]] {
+        let said = json(&done(args, &[&path]));
+        assert_eq!(said["files"][0]["status"], "no-gain", "{args:?}");
+        assert!(fs::read(&path).unwrap() == small, "{args:?}");
+    }
+    let said = json(&done(&["-i", "--json", "--leaf", "64K"], &[&path]));
+    assert_eq!(said["files"][0]["status"], "aligned");
+    done(&["--restore", "-i"], &[&path]);
+    let said = json(&done(&["-i", "--json", "--all"], &[&path]));
+    assert_eq!(said["files"][0]["status"], "aligned");
+}
+
 #[test]
 fn several_files_some_of_them_bad() {
     let dir = Dir::new();
@@ -320,6 +338,9 @@ cp lib m/lib
 "$2" align --in-place m/lib 2>&1 && exit 1
 cmp lib m/lib
 [ "$(ls -A m)" = lib ]
+mkdir full
+mount -t tmpfs -o size=1m none full
+"$2" align lib -o full/lib 2>&1 && exit 1
 mount -o remount,ro m
 "$2" align --in-place m/lib 2>&1 && exit 1
 mount -o remount,rw,noexec,size=64m m
@@ -341,8 +362,9 @@ echo end
     for words in [
         "No space left on device",
         "disk are needed",
+        "cannot write full/lib",
         "Read-only file system",
-        "busy",
+        "is covered by another file that is mounted over it",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
@@ -380,7 +402,7 @@ fn killed_at_any_system_call_it_leaves_the_old_or_the_new_file_whole() {
     let small = &library::library(0x5000)[..];
     let path = dir.file("lib", small);
     fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-    done(&["-i"], &[&path]);
+    done(&["-i", "--all"], &[&path]);
     let new = fs::read(&path).unwrap();
     let (mut seen_old, mut seen_new) = (0, 0);
     for stop in 0.. {
@@ -390,7 +412,7 @@ fn killed_at_any_system_call_it_leaves_the_old_or_the_new_file_whole() {
         dir.file("lib", small);
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         let mut command = wideleaf();
-        command.args(["-i", "--backup"]).arg(&path);
+        command.args(["-i", "--all", "--backup"]).arg(&path);
         command.stdout(std::process::Stdio::null());
         let ended = killed_after(stop, &mut command);
         let bytes = fs::read(&path).unwrap();
@@ -413,7 +435,7 @@ fn killed_at_any_system_call_it_leaves_the_old_or_the_new_file_whole() {
             assert!(bytes == small, "stop {stop}: the backup is the old file");
         }
         // The next run ends what this one began, and clears up after it.
-        done(&["-i", "--backup"], &[&path]);
+        done(&["-i", "--all", "--backup"], &[&path]);
         assert!(fs::read(&path).unwrap() == new, "stop {stop}");
         let names = names(&dir);
         let expected = names.iter().all(|name| name == "lib" || name == "lib.orig");
@@ -434,21 +456,25 @@ fn killed_at_any_system_call_every_way_of_writing_leaves_whole_files() {
     let old = &library::library(0x5000)[..];
     let first = Dir::new();
     let path = first.file("a", old);
-    done(&["-i"], &[&path]);
+    done(&["-i", "--all"], &[&path]);
     let new = &fs::read(&path).unwrap()[..];
     /// What is there before, the command, and what each file may be afterwards.
     type Way<'a> = (&'a [u8], &'a [&'a str], &'a [&'a [u8]]);
     let ways: [Way; 3] = [
-        (old, &["-o", "b", "a"], &[old]),
+        (old, &["--all", "-o", "b", "a"], &[old]),
         (new, &["--restore", "-i", "a"], &[old, new]),
-        (old, &["-i", "--hard-links", "all", "a", "b"], &[old, new]),
+        (
+            old,
+            &["-i", "--all", "--hard-links", "all", "a", "b"],
+            &[old, new],
+        ),
     ];
     for (before, args, may) in ways {
         for stop in 0.. {
             let dir = Dir::new();
             let a = dir.file("a", before);
             let b = dir.0.path().join("b");
-            let linked = args.contains(&"all");
+            let linked = args.contains(&"--hard-links");
             if linked {
                 fs::hard_link(&a, &b).unwrap();
             }

@@ -304,7 +304,7 @@ fn units_name_the_programs_in_full() {
     assert!(unit.contains(words), "{unit}");
     let drop_in = print(&["--print", "drop-in", "--service", "x.service", "/bin/sh"]);
     assert!(drop_in.contains("/x.service.d/") && drop_in.contains("After=wideleaf-stage.service"));
-    assert!(print(&["--print", "apt", "/bin/sh"]).contains("unstage --all"));
+    assert!(print(&["--print", "apt", "/bin/sh"]).contains("unstage --force --dpkg"));
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wideleaf-stage.service");
     fs::write(&path, print(&["--print", "unit", "/bin/sh"])).unwrap();
@@ -325,13 +325,17 @@ fn units_name_the_programs_in_full() {
 fn killed_after_any_system_call_nothing_stays_half_staged() {
     let exe = std::env::current_exe().unwrap();
     let output = Command::new("unshare")
-        .arg("-rm")
+        // With no other processes: unstage looks at each, by several system calls.
+        .args(["-rmpf", "--mount-proc"])
         .arg(exe)
         .args(["--exact", "--ignored", "--nocapture", "kill_in_namespace"])
         .output()
         .unwrap();
     let said = both(&output);
-    if said.contains("unshare failed") {
+    if ["unshare failed", "mount /proc failed"]
+        .iter()
+        .any(|why| said.contains(why))
+    {
         eprintln!("SKIPPED: no user namespaces here: {said}");
         return;
     }
@@ -402,4 +406,181 @@ fn kill_in_namespace() {
             break;
         }
     }
+}
+
+/// The kernel charges what the command itself allocates to the group of the copies.
+#[test]
+fn a_copy_needs_no_more_memory_than_its_checked_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lib"), library(60 * M)).unwrap();
+    let script = r#"
+stage ./lib --memory 66M
+stage --list
+unstage --all
+"#;
+    let script = format!(
+        "stage() {{ \"$W\" stage --run-dir \"$R\" \"$@\" 2>&1; }}\nunstage() {{ \"$W\" unstage --run-dir \"$R\" \"$@\" 2>&1; }}\nset -e\n{script}"
+    );
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .current_dir(dir.path())
+        .env("W", env!("CARGO_BIN_EXE_wideleaf"))
+        .env("R", dir.path().join("run"))
+        .output()
+        .unwrap();
+    let said = both(&output);
+    if ["unshare failed", "--memory cannot be kept"]
+        .iter()
+        .any(|why| said.contains(why))
+    {
+        eprintln!("SKIPPED: no root, or no memory groups: {said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("memory limit 66M"), "{said}");
+}
+
+/// A program that waits for a line, and says what its text is called.
+const WAITS: &str = r#"
+#include <stdio.h>
+#ifdef __x86_64__
+__asm__(".text\n.globl code\ncode: .skip 6291456, 0xc3\n");
+#else
+__asm__(".text\n.globl code\ncode: .skip 6291456\n");
+#endif
+int main(void) { getchar(); return 0; }
+"#;
+
+#[test]
+fn what_processes_use_keeps_a_name_and_is_counted_until_they_end() {
+    let dir = tempfile::tempdir().unwrap();
+    compile(dir.path(), &[]);
+    fs::write(dir.path().join("prog.c"), WAITS).unwrap();
+    let made = Command::new("gcc")
+        .args(["-O1", "-fuse-ld=lld", "-Wl,-z,separate-code"])
+        .args(["-o", "waits", "prog.c"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", both(&made));
+    let script = r#"
+stage ./waits
+mkfifo in
+./waits <in & pid=$!
+exec 3>in
+sleep 0.5
+mount --make-shared / && mount --make-shared "$PWD" 2>/dev/null || true
+unstage ./waits && echo "NOT REFUSED"
+mount --make-private / && mount --make-private "$PWD" 2>/dev/null || true
+unstage ./waits
+echo "name $(readlink /proc/$pid/exe)"
+cmp "$(readlink /proc/$pid/exe)" /proc/$pid/exe && echo "same file"
+stage --list
+stage ./waits
+exec 3>&-
+wait $pid
+unstage --all
+ls "$R"
+grep -c ' - tmpfs wideleaf ' /proc/self/mountinfo || true
+"#;
+    let Some(said) = in_namespace(dir.path(), script) else {
+        return;
+    };
+    assert!(!said.contains("NOT REFUSED"), "{said}");
+    assert!(said.contains("waits: is used by process"), "{said}");
+    assert!(said.contains("/in-use/"), "{said}");
+    assert!(said.contains("same file"), "{said}");
+    assert!(said.contains("still: 1\n"), "{said}");
+    assert!(said.ends_with("files\nlock\n0\n"), "{said}");
+}
+
+#[test]
+fn names_that_are_no_text_are_staged_and_told() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let name = OsStr::from_bytes(b"a\xff\nb");
+    fs::write(dir.path().join(name), library(5 * M)).unwrap();
+    let script = r#"
+stage --json ./a*
+stage --list
+unstage --all
+unstage ./a* || true
+"#;
+    let Some(said) = in_namespace(dir.path(), script) else {
+        return;
+    };
+    assert!(said.contains("\"path_bytes\""), "{said}");
+    assert!(said.contains("\"phase\":\"staged\""), "{said}");
+    assert!(said.contains("a\u{fffd}\\x0ab: is not staged"), "{said}");
+}
+
+#[test]
+fn what_is_left_after_a_kill_or_a_lazy_unmount_is_told_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), library(5 * M)).unwrap();
+    let script = r#"
+mkdir -p "$R"
+echo x >"$R/.wideleaf-AbCdEf"
+stage ./a
+ls -A "$R"
+umount -l "$R/files"
+stage --list
+unstage --all
+"#;
+    let Some(said) = in_namespace(dir.path(), script) else {
+        return;
+    };
+    assert!(!said.contains(".wideleaf-"), "{said}");
+    assert!(
+        said.contains("6M of 6M used") || said.contains("8M of 8M used"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_layer_of_an_overlay_is_staged_with_a_warning() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("lower")).unwrap();
+    fs::write(dir.path().join("lower/a"), library(5 * M)).unwrap();
+    let script = r#"
+mkdir upper
+mount -t tmpfs none upper
+mkdir upper/u upper/w merged
+mount -t overlay -o lowerdir="$PWD/lower",upperdir=upper/u,workdir=upper/w none merged || { echo "no overlay here"; exit 0; }
+stage ./lower/a
+unstage --all
+"$W" align -n merged/a
+"#;
+    let Some(said) = in_namespace(dir.path(), script) else {
+        return;
+    };
+    if said.contains("no overlay here") {
+        eprintln!("SKIPPED: {said}");
+        return;
+    }
+    assert!(said.contains("is in a layer of the overlay at"), "{said}");
+}
+
+#[test]
+fn align_does_not_take_a_copy_for_the_original() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), library(5 * M)).unwrap();
+    let script = r#"
+stage ./a
+"$W" align -i ./a 2>&1 && echo "NOT REFUSED"
+unstage --all
+cp ./a su; chmod u+s su
+stage ./su && echo "NOT REFUSED"
+true
+"#;
+    let Some(said) = in_namespace(dir.path(), script) else {
+        return;
+    };
+    assert!(!said.contains("NOT REFUSED"), "{said}");
+    assert!(said.contains("is covered by another file"), "{said}");
+    assert!(
+        said.contains("is setuid\n") && !said.contains("--force"),
+        "{said}"
+    );
 }

@@ -39,7 +39,7 @@ pub fn guest_binary(arch: Arch, given: Option<&Path>) -> Result<PathBuf> {
     };
     find(places).with_context(|| {
         format!(
-            "no wideleaf-guest for {triple}: build it with 'make build', or with \
+            "no wideleaf-guest for {triple}: install the package wideleaf-lab, build it with 'make build', or with \
              'cargo build --release --target {triple} -p wideleaf-jobs --no-default-features \
              --features guest', or name it with --guest-bin"
         )
@@ -64,7 +64,7 @@ pub fn plugin(given: Option<&Path>) -> Result<PathBuf> {
     };
     find(places).with_context(|| {
         format!(
-            "no {PLUGIN}: build it with 'make build', or with \
+            "no {PLUGIN}: install the package wideleaf-lab, build it with 'make build', or with \
              'cargo build --release -p wideleaf-plugin', or name it with --plugin"
         )
     })
