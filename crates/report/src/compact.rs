@@ -251,7 +251,7 @@ impl Row {
     }
 }
 
-/// The begin of a file, before the hash.
+/// The beginning of a file, before the hash.
 const FIRST: &str = "{\n  \"hash\": \"";
 
 /// The hash that a file's text states, and what it has to be the hash of.

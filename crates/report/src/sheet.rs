@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "wideleaf-table";
 /// Raised when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The begin of the first line.
+/// The beginning of the first line.
 const FIRST: &str = "hash = \"";
 
 /// A table, and where its figures come from.
