@@ -5,9 +5,12 @@ use crate::registry;
 use anyhow::{Context, Result, bail};
 use clap::{Arg, Command};
 use std::fmt::Write;
+use wideleaf_guest::kit::tap::Status;
 use wideleaf_kbuild::{Arch, Base, PageSize, Variant};
 use wideleaf_lab::job::{self, AnyJob};
 use wideleaf_lab::results::figures::{COUNTED, Figure};
+use wideleaf_tlb::profile::PROFILES;
+use wideleaf_tlb::referee::finding::Kind;
 
 /// How a part begins and ends in the page.
 const BEGIN: &str = "<!-- made by 'wideleaf lab list --schema': ";
@@ -39,10 +42,10 @@ pub fn page(text: &str) -> Result<String> {
 
 /// The values of the fields that have a few.
 fn names() -> String {
-    let list = |names: Vec<&str>| {
-        let quoted = names.iter().map(|name| format!("`\"{name}\"`"));
+    fn list<T: AsRef<str>>(names: Vec<T>) -> String {
+        let quoted = names.iter().map(|name| format!("`\"{}\"`", name.as_ref()));
         quoted.collect::<Vec<_>>().join(", ")
-    };
+    }
     let jobs = registry::public().map(|job| job.name()).collect();
     let rows = [
         ("job", list(jobs)),
@@ -62,12 +65,61 @@ fn names() -> String {
             "variant",
             list(Variant::ALL.iter().map(|variant| variant.name()).collect()),
         ),
+        ("level", list(levels())),
+        ("kind", list(kinds())),
+        ("status", list(statuses())),
     ];
     let mut out = String::from("| field | values |\n|---|---|\n");
     for (field, values) in rows {
         let _ = writeln!(out, "| `{field}` | {values} |");
     }
     out
+}
+
+/// Where the TLBs of modelled CPUs have arrays, each place once.
+fn levels() -> Vec<&'static str> {
+    let profiles = PROFILES.iter().flat_map(|profile| profile.arrays());
+    let mut levels = Vec::new();
+    for (level, _) in profiles {
+        if !levels.contains(&level) {
+            levels.push(level);
+        }
+    }
+    levels
+}
+
+/// The kinds of the referee's findings. The compiler tells of one that is missing.
+fn kinds() -> Vec<&'static str> {
+    let next = |kind: &Kind| match kind {
+        Kind::StaleTranslation => Some(Kind::StaleGrant),
+        Kind::StaleGrant => Some(Kind::NoBreak),
+        Kind::NoBreak => Some(Kind::NoFlush),
+        Kind::NoFlush => Some(Kind::SizeConflict),
+        Kind::SizeConflict => Some(Kind::Contiguous),
+        Kind::Contiguous => Some(Kind::TableReuse),
+        Kind::TableReuse => Some(Kind::Unsynchronised),
+        Kind::Unsynchronised => Some(Kind::AsidReuse),
+        Kind::AsidReuse => None,
+    };
+    let all = std::iter::successors(Some(Kind::StaleTranslation), next);
+    all.map(Kind::name).collect()
+}
+
+/// How a test ended. The compiler tells of one that is missing.
+fn statuses() -> Vec<String> {
+    let next = |status: &Status| match status {
+        Status::Pass => Some(Status::Fail),
+        Status::Fail => Some(Status::Skip),
+        Status::Skip => None,
+    };
+    let name = |status| {
+        serde_json::to_value(status)
+            .ok()?
+            .as_str()
+            .map(String::from)
+    };
+    let all = std::iter::successors(Some(Status::Pass), next);
+    all.filter_map(name).collect()
 }
 
 /// What can be asked: of every job, then of each.

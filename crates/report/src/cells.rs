@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What stands in a cell of a table in the docs: figures of a row, and what follows from them.
+//! The cells of tables in the docs: figures of a row, and shares and ratios that follow from them.
 
 use crate::compact::Row;
 
@@ -14,13 +14,11 @@ pub enum Show {
     Percent(usize),
 }
 
-/// What a cell shows. In a figure's name `*` is the case of its row, `@` the base page size.
+/// The content of a cell. In a figure's name `*` is the case of its row, `@` the base page size.
 #[derive(Clone, Copy)]
 pub enum Cell {
     /// The figures of each variant.
     Each(&'static [&'static str], Show),
-    /// The figures of the variant at this place alone.
-    At(usize, &'static [&'static str], Show),
     /// What the last variant's figure is of pristine's, as a number.
     Ratio(&'static str),
     /// The same in percent, with three digits that count.
@@ -30,9 +28,6 @@ pub enum Cell {
 impl Cell {
     /// All variants in one cell: two with an arrow between, more with slashes.
     pub fn all(self, row: &Row, case: &str) -> String {
-        if let Self::At(at, names, show) = self {
-            return Self::Each(names, show).one(row, case, at);
-        }
         let Self::Each(names, show) = self else {
             return self.relative(row, case);
         };
@@ -84,7 +79,8 @@ fn named(name: &str, case: &str, row: &Row) -> String {
     name.replace('*', case).replace('@', &row.page_size)
 }
 
-fn shown(value: f64, show: Show) -> String {
+/// A value as it stands in a table, without its unit.
+pub fn shown(value: f64, show: Show) -> String {
     match show {
         Show::Count => format!("{value:.0}"),
         Show::In(unit, digits) => format!("{:.digits$}", value / unit),
@@ -92,7 +88,8 @@ fn shown(value: f64, show: Show) -> String {
     }
 }
 
-fn unit(show: Show, known: bool) -> &'static str {
+/// The unit that stands behind the values of a cell, if it has any.
+pub fn unit(show: Show, known: bool) -> &'static str {
     match show {
         Show::Percent(_) if known => " %",
         _ => "",
@@ -116,15 +113,20 @@ fn three_digits(value: f64) -> String {
 
 /// The last variant's figure by pristine's.
 fn ratio(row: &Row, name: &str) -> Option<f64> {
-    if let Some(ratio) = row.figure(name).and_then(|figure| figure.ratio) {
-        return Some(ratio);
+    ratio_of(row, name, row.variants.last()?, "pristine")
+}
+
+/// The figure of one variant by another's.
+pub fn ratio_of(row: &Row, name: &str, of: &str, by: &str) -> Option<f64> {
+    let place = |variant| row.variants.iter().position(|known| known == variant);
+    let (at, base) = (place(of)?, place(by)?);
+    // Rounded values may tell it worse than the row does.
+    let stored = row.figure(name).and_then(|figure| figure.ratio);
+    if stored.is_some() && by == "pristine" && at + 1 == row.variants.len() {
+        return stored;
     }
-    let first = row
-        .variants
-        .iter()
-        .position(|variant| variant == "pristine")?;
-    let pristine = value(row, name, first).filter(|pristine| *pristine != 0.0)?;
-    Some(value(row, name, row.variants.len() - 1)? / pristine)
+    let base = value(row, name, base).filter(|base| *base != 0.0)?;
+    Some(value(row, name, at)? / base)
 }
 
 /// A figure of the variant at this place: as it is stored, else as it follows from others.
@@ -274,8 +276,6 @@ mod tests {
         let row = Row::of("r", &source(1, "shared-writes", &figures).results, "", "").unwrap();
         let each = Cell::Each(&["*.instructions_per_page"], Show::Count);
         assert_eq!(each.all(&row, "disk.cut"), "100 / 50 / 2");
-        let last = Cell::At(1, &["*.instructions_per_page"], Show::Count);
-        assert_eq!(last.all(&row, "disk.cut"), "50");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use wideleaf_kit::replace::replace;
 use wideleaf_lab::results::{Comparison, Results};
 
-/// What identifies the format.
+/// The name of the format.
 pub const SCHEMA: &str = "wideleaf-figures";
 
 /// Raised when a field changes its meaning or goes away.
@@ -159,30 +159,6 @@ impl Row {
         Ok(row)
     }
 
-    /// All rows of a folder, by name.
-    ///
-    /// # Errors
-    ///
-    /// As [`Row::read`]; if there is none.
-    pub fn read_all(folder: &Path) -> Result<Vec<Self>> {
-        let what = || format!("cannot read {}", folder.display());
-        let mut paths = Vec::new();
-        for item in std::fs::read_dir(folder).with_context(what)? {
-            let path = item.with_context(what)?.path();
-            if path.extension().is_some_and(|ending| ending == "json") {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        ensure!(
-            !paths.is_empty(),
-            "{}: no figures in this folder: 'wideleaf lab report RESULTS --compact FOLDER' \
-             writes some",
-            folder.display()
-        );
-        paths.iter().map(|path| Self::read(path)).collect()
-    }
-
     /// Writes the row to its file in `folder`, which appears whole or not at all.
     ///
     /// # Errors
@@ -275,7 +251,7 @@ impl Row {
     }
 }
 
-/// What a file begins with, before the hash.
+/// The beginning of a file, before the hash.
 const FIRST: &str = "{\n  \"hash\": \"";
 
 /// The hash that a file's text states, and what it has to be the hash of.
@@ -341,7 +317,6 @@ mod tests {
         assert_eq!((row.set(), row.title().as_str()), ("exec", "7.3, arm64 4K"));
         let path = row.write(folder.path()).unwrap();
         assert_eq!(Row::read(&path).unwrap(), row);
-        assert_eq!(Row::read_all(folder.path()).unwrap(), [row]);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
         assert!(text.contains("\n    \"cold.faults\": {"), "{text}");
@@ -391,9 +366,6 @@ mod tests {
             let error = format!("{:#}", Row::read(&path).unwrap_err());
             assert!(error.contains("x.json") && error.contains(word), "{error}");
         }
-        std::fs::remove_file(&path).unwrap();
-        let error = Row::read_all(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("--compact"), "{error}");
     }
 
     #[test]
@@ -430,17 +402,5 @@ mod tests {
         for name in fields.iter().flat_map(|fields| fields.keys()) {
             assert!(doc.contains(&format!("`{name}`")), "{name}");
         }
-    }
-
-    #[test]
-    fn the_committed_figures_are_whole_and_below_three_megabytes() {
-        let folder = Path::new("../../results");
-        let rows = Row::read_all(folder).unwrap();
-        assert!(rows.len() > 80, "{}", rows.len());
-        let files = std::fs::read_dir(folder).unwrap();
-        let bytes: u64 = files
-            .map(|file| file.unwrap().metadata().unwrap().len())
-            .sum();
-        assert!(bytes < 3 << 20, "{bytes}");
     }
 }

@@ -38,8 +38,6 @@ pub enum Layout {
     Machines(&'static [(&'static str, &'static [Column])]),
     /// A table for each machine of the set, with a row for each case.
     Cases(&'static str, &'static str, Cases, &'static [Column]),
-    /// The same of one run alone, which is named.
-    Of(&'static str, &'static str, Cases, &'static [Column]),
     /// A row for each case, a column for each machine of the set whose base begins so.
     Grid {
         set: &'static str,
@@ -52,17 +50,6 @@ pub enum Layout {
     },
     /// A table for each machine, with a column for each variant. A row is a figure of a set.
     Parts(&'static [(&'static str, &'static str, Cell)]),
-    /// A row for each run that is named, with a label.
-    Runs(
-        &'static str,
-        &'static [(&'static str, &'static str)],
-        &'static [Column],
-    ),
-    /// A column for each run that is named, or for one of its variants; a row is a figure.
-    Across(
-        &'static [(&'static str, &'static str, Option<usize>)],
-        &'static [Column],
-    ),
 }
 
 impl Layout {
@@ -74,9 +61,6 @@ impl Layout {
             Self::Cases(set, head, cases, columns) => of(rows, set)
                 .map(|row| titled(row) + &by_case(row, head, cases, columns))
                 .collect(),
-            Self::Of(name, head, cases, columns) => {
-                named(rows, name).map_or_else(String::new, |row| by_case(row, head, cases, columns))
-            }
             Self::Grid {
                 set,
                 base,
@@ -86,15 +70,6 @@ impl Layout {
                 cells,
             } => grid(rows, set, base, head, option, cases, cells),
             Self::Parts(figures) => parts(rows, figures),
-            Self::Runs(head, runs, columns) => {
-                let body = runs.iter().filter_map(|(label, name)| {
-                    let row = named(rows, name)?;
-                    let cells = columns.iter().map(|(_, cell)| cell.all(row, ""));
-                    Some(std::iter::once(label.to_string()).chain(cells).collect())
-                });
-                table(head, heads(columns), body)
-            }
-            Self::Across(runs, figures) => across(rows, runs, figures),
         }
     }
 }
@@ -140,10 +115,6 @@ fn place(row: &Row) -> usize {
     let of_row = (row.arch.as_str(), row.page_size.as_str());
     let place = MACHINES.iter().position(|machine| *machine == of_row);
     place.unwrap_or(MACHINES.len())
-}
-
-fn named<'a>(rows: &'a [Row], name: &str) -> Option<&'a Row> {
-    rows.iter().find(|row| row.row == name)
 }
 
 fn machines(rows: &[Row], sets: &[(&str, &[Column])]) -> String {
@@ -236,28 +207,6 @@ fn parts(rows: &[Row], figures: &[(&str, &str, Cell)]) -> String {
     tables.collect()
 }
 
-fn across(rows: &[Row], runs: &[(&str, &str, Option<usize>)], figures: &[Column]) -> String {
-    let runs: Vec<_> = runs
-        .iter()
-        .filter_map(|(head, name, at)| Some((head, named(rows, name)?, at)))
-        .collect();
-    if runs.is_empty() {
-        return String::new();
-    }
-    let body = figures.iter().map(|(label, cell)| {
-        let cells = runs.iter().map(|(_, row, at)| match at {
-            Some(at) => cell.one(row, "", *at),
-            None => cell.all(row, ""),
-        });
-        std::iter::once(label.to_string()).chain(cells).collect()
-    });
-    table(
-        "",
-        runs.iter().map(|(head, _, _)| head.to_string()).collect(),
-        body,
-    )
-}
-
 /// Rows that are of one commit, one day and one source stand together.
 fn origins(rows: &[Row], of: fn(&str) -> bool) -> String {
     let mut groups: BTreeMap<[String; 5], Vec<&Row>> = BTreeMap::new();
@@ -313,7 +262,8 @@ fn titled(row: &Row) -> String {
     }
 }
 
-fn table(head: &str, heads: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
+/// A table as Markdown; empty without rows.
+pub fn table(head: &str, heads: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let body: String = rows.map(|row| line(&row)).collect();
     if body.is_empty() {

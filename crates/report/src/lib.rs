@@ -5,11 +5,13 @@
 //! [`pictures`] decides which plots a comparison has, [`plot`] draws them, [`days`] finds
 //! comparisons that were made more than once.
 //!
-//! [`compact`] is the form in which figures are committed, [`markdown`] writes them into the
-//! tables of pages, which `tables` defines, each once. [`outcome`] tells how a run went, as machines
+//! [`compact`] is the form in which figures are committed, [`sheet`] that of tables which no row has
+//! the figures of, and [`committed`] all of both. [`markdown`] writes them into the tables of pages,
+//! which `tables` defines, each once: by `layout`, or by `template`. [`outcome`] tells how a run went, as machines
 //! read it: in [`ktap`] or [`junit`].
 
 mod cells;
+pub mod committed;
 pub mod compact;
 pub mod days;
 mod headline;
@@ -21,9 +23,9 @@ pub mod outcome;
 mod page;
 pub mod pictures;
 pub mod plot;
+pub mod sheet;
 mod tables;
-mod tables_linear;
-mod tables_shared;
+mod template;
 
 #[cfg(test)]
 mod sample;

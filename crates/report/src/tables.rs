@@ -1,23 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tables of figures that pages show: each is defined here, once, under the name by which a
-//! page asks for it.
+//! The tables of figures that pages show: each is defined once, under the name by which a page asks
+//! for it. Those that repeat themselves for each machine are here, others in `tables.toml`; a sheet
+//! is a table as it stands.
 
 use crate::cells::Cell::{self, Each, Ratio, Share};
 use crate::cells::Show::{Count, In, Percent};
-use crate::compact::Row;
+use crate::committed::Figures;
 use crate::layout::Cases::{Asked, Names, Sizes, These};
 use crate::layout::Column;
 use crate::layout::Layout::{self, Cases, Grid, Machines, Origins, Parts};
-use crate::tables_linear as linear;
-use crate::tables_shared as shared;
-use anyhow::{Result, bail, ensure};
+use crate::template::Template;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-/// All tables, by name.
+/// The sets of `docs/measured.toml`.
+const MEASURED: &[&str] = &[
+    "entropy",
+    "exec",
+    "exec-8M",
+    "fragmented",
+    "free",
+    "limit",
+    "parts",
+    "parts-sparse",
+    "program",
+    "sizes",
+    "sparse",
+];
+
+/// All tables that are laid out here, by name.
 const TABLES: &[(&str, Layout)] = &[
-    (
-        "origins",
-        Origins(|set| !set.starts_with("linear-") && set != "shared-writes"),
-    ),
+    ("origins", Origins(|set| MEASURED.contains(&set))),
     ("front", Machines(&[("exec", FRONT), ("exec-8M", FRONT_8M)])),
     ("exec", Machines(&[("exec", EXEC)])),
     ("exec-8M", Machines(&[("exec-8M", EXEC)])),
@@ -37,34 +51,47 @@ const TABLES: &[(&str, Layout)] = &[
         "sizes",
         Cases("sizes", "mapping", Sizes("cold.faults"), SIZES),
     ),
-    ("linear-map-pristine", linear::PRISTINE),
-    ("linear-map", linear::SERIES),
-    ("linear-storm", linear::STORM),
-    ("linear-storm-kasan", linear::KASAN),
-    ("linear-work", linear::WORK),
-    ("linear-work-machines", linear::MACHINES),
-    ("linear-work-rodata-on", linear::RODATA_ON),
-    ("shared-writes-4K", shared::K4),
-    ("shared-writes-64K", shared::K64),
-    ("shared-writes-16K", shared::K16),
 ];
+
+/// Those that are described by text.
+static TEMPLATES: LazyLock<Result<BTreeMap<String, Template>, toml::de::Error>> =
+    LazyLock::new(|| toml::from_str(include_str!("tables.toml")));
 
 /// The table of this name as Markdown.
 ///
 /// # Errors
 ///
 /// If there is none, or no row has a figure of it.
-pub fn markdown(name: &str, rows: &[Row]) -> Result<String> {
-    let Some((_, layout)) = TABLES.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<_> = TABLES.iter().map(|(name, _)| *name).collect();
-        bail!("there is no table '{name}': there are {}", known.join(", "));
+pub fn markdown(name: &str, figures: &Figures) -> Result<String> {
+    let sheet = figures.sheets.iter().find(|sheet| sheet.table == name);
+    let layout = TABLES.iter().find(|(known, _)| *known == name);
+    let templates = TEMPLATES.as_ref().context("tables.toml")?;
+    let text = match (sheet, layout, templates.get(name)) {
+        (Some(sheet), None, None) => sheet.markdown(),
+        (None, Some((_, layout)), None) => layout.markdown(&figures.rows),
+        (None, None, Some(template)) => template
+            .markdown(&figures.rows)
+            .with_context(|| format!("the table '{name}'"))?,
+        (None, None, None) => {
+            let mut known: Vec<_> = TABLES.iter().map(|(name, _)| *name).collect();
+            known.extend(templates.keys().map(String::as_str));
+            known.extend(figures.sheets.iter().map(|sheet| sheet.table.as_str()));
+            bail!("there is no table '{name}': there are {}", known.join(", "))
+        }
+        _ => bail!("there are two tables '{name}': rename the one in results/"),
     };
-    let text = layout.markdown(rows);
     ensure!(
         !text.is_empty(),
         "there are no figures for the table '{name}'"
     );
     Ok(text)
+}
+
+/// All that are defined here.
+#[cfg(test)]
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let templates = TEMPLATES.as_ref().unwrap().keys().map(String::as_str);
+    TABLES.iter().map(|(name, _)| *name).chain(templates)
 }
 
 const THOUSANDS: f64 = 1e3;

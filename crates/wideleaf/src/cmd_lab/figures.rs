@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use wideleaf_kit::replace::replace;
 use wideleaf_lab::results::Results;
+use wideleaf_report::committed::Figures;
 use wideleaf_report::compact::Row;
-use wideleaf_report::markdown::fill;
+use wideleaf_report::markdown::{fill, loose};
+use wideleaf_report::sheet;
 
-/// Keeps each results file as a row in `folder`; none is written unless all can be read.
+/// Keeps each results file as a row in `folder`, and seals each sheet; no row is written unless all
+/// can be read.
 ///
 /// # Errors
 ///
@@ -23,10 +26,14 @@ pub fn compact(files: &[PathBuf], folder: &Path, commit: Option<&str>) -> Result
         "{}: no such folder: create it, or name the one that has the figures",
         folder.display()
     );
-    let row = |path: &PathBuf| row(path, folder, commit);
-    let rows: Result<Vec<_>> = files.iter().map(row).collect();
+    let is_sheet = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "toml");
+    let (sheets, files): (Vec<_>, Vec<_>) = files.iter().partition(is_sheet);
+    let rows: Result<Vec<_>> = files.iter().map(|path| row(path, folder, commit)).collect();
     for row in rows? {
         say!("{}", row.write(folder)?.display())?;
+    }
+    for sheet in sheets {
+        say!("{}", sheet::seal(sheet, folder)?.display())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,18 +91,12 @@ fn commit_at(folder: &Path, unix_s: u64) -> Result<String> {
 ///
 /// If a row or a page cannot be read, or a page asks for what there is not.
 pub fn markdown(folders: &[PathBuf], pages: &[PathBuf], check: bool) -> Result<ExitCode> {
-    let mut rows = Vec::new();
-    for folder in folders {
-        rows.extend(match folder.is_dir() {
-            true => Row::read_all(folder)?,
-            false => vec![Row::read(folder)?],
-        });
-    }
+    let figures = Figures::read(folders)?;
     let (mut tables, mut wrong) = (0, 0);
     for page in pages_of(pages)? {
         let what = || page.display().to_string();
         let text = std::fs::read_to_string(&page).with_context(what)?;
-        let (right, stale) = fill(&text, &rows).with_context(what)?;
+        let (right, stale) = fill(&text, &figures).with_context(what)?;
         tables += text.matches("\n<!-- figures: ").count();
         wrong += stale.len();
         for stale in &stale {
@@ -108,6 +109,17 @@ pub fn markdown(folders: &[PathBuf], pages: &[PathBuf], check: bool) -> Result<E
                 false => say!("{}:{line}: the table '{name}' is written", what())?,
             }
         }
+        if check {
+            let loose = loose(&text);
+            wrong += loose.len();
+            for line in loose {
+                tell!(
+                    "{}:{line}: a table of figures that are not in the results: keep them there \
+                     (docs/lab-schema.md), or if it has none put '<!-- not measured -->' before it",
+                    what()
+                );
+            }
+        }
         if !check && !stale.is_empty() {
             replace(&page, right).with_context(|| format!("cannot write {}", what()))?;
         }
@@ -118,7 +130,7 @@ pub fn markdown(folders: &[PathBuf], pages: &[PathBuf], check: bool) -> Result<E
     );
     if check && wrong > 0 {
         tell!(
-            "wideleaf: {wrong} of {tables} tables differ: the same command without --check writes them"
+            "wideleaf: tables that differ: {wrong}, tables that are made: {tables}; the same command without --check writes the latter"
         );
         return Ok(ExitCode::FAILURE);
     }

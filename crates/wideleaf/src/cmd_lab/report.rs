@@ -17,8 +17,9 @@ with the command that repeats them, and what differs where a comparison was
 made more than once.
 
 --compact keeps the figures of a matrix, a file for each row, small enough to
-commit. --markdown writes tables from such files into pages, between the lines
-'<!-- figures: NAME -->' and '<!-- end -->'.
+commit; it also seals a table of other figures that was written by hand
+(FILE.toml, see docs/lab-schema.md). --markdown writes tables from such files
+into pages, between the lines '<!-- figures: NAME -->' and '<!-- end -->'.
 
 Examples:
   wideleaf lab run --json today.json && wideleaf lab report today.json -o report.html
@@ -42,7 +43,8 @@ pub struct Report {
     /// The page; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Keep the figures of each results file in this folder instead
+    /// Keep the figures of each results file, or of each FILE.toml, in this folder
+    /// instead
     #[arg(long, value_name = "FOLDER", conflicts_with = "output")]
     compact: Option<PathBuf>,
     /// Wideleaf's commit that made the results [default: the checkout's at that
