@@ -76,6 +76,20 @@ impl Packages {
         &self.names
     }
 
+    /// Bytes of all of them, as they were downloaded.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be found.
+    pub fn size(&self) -> Result<u64> {
+        let size = |name: &String| {
+            let path = self.dir.join(name);
+            let meta = fs::metadata(&path).with_context(|| path.display().to_string())?;
+            Ok(meta.len())
+        };
+        self.names.iter().map(size).sum()
+    }
+
     /// Unpacks them into the folder `root`, as files of whoever calls.
     ///
     /// # Errors

@@ -5,12 +5,14 @@ mod aligned;
 mod debian;
 pub mod filesystem;
 pub mod image;
+pub mod installed;
 pub mod selftests;
 pub mod userland;
 
 use crate::disk::debian::Debian;
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image::Image;
+use crate::disk::installed::{Install, Installed};
 use crate::disk::userland::Userland;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -44,6 +46,8 @@ pub enum Contents {
     Userland,
     /// These packages of Debian as they come, and what they depend on.
     Debian(&'static [&'static str]),
+    /// Packages of Debian that a program needs, and files of its own.
+    Installed(Install),
     /// The base's own selftests/mm, and the series'.
     Selftests,
 }
@@ -61,7 +65,9 @@ impl Contents {
     /// The first that is missing, with its package.
     pub fn require_tools(&self, whom: &DiskFor) -> Result<()> {
         match self {
-            Self::Stubs(_) | Self::Room(_) | Self::Debian(_) => whom.filesystem.mkfs().map(drop),
+            Self::Stubs(_) | Self::Room(_) | Self::Debian(_) | Self::Installed(_) => {
+                whom.filesystem.mkfs().map(drop)
+            }
             Self::Userland => userland(whom).require_tools(),
             Self::Selftests => selftests::require_tools(),
         }
@@ -84,6 +90,7 @@ impl Contents {
             Self::Room(bytes) => stubs(whom, Vec::new(), *bytes, cache, observer),
             Self::Userland => userland(whom).ensure(cache, observer),
             Self::Debian(packages) => debian(whom, packages).ensure(cache, observer),
+            Self::Installed(install) => installed(whom, install).ensure(cache, observer),
             Self::Selftests => {
                 let files = whom.kernel_dir.as_ref();
                 selftests::ensure(whom.base, whom.arch, files, cache, observer)
@@ -121,5 +128,14 @@ fn debian(whom: &DiskFor, packages: &'static [&'static str]) -> Debian {
         filesystem: whom.filesystem,
         arch: whom.arch,
         packages,
+    }
+}
+
+fn installed<'a>(whom: &DiskFor, install: &'a Install) -> Installed<'a> {
+    Installed {
+        filesystem: whom.filesystem,
+        arch: whom.arch,
+        aligned: whom.aligned,
+        install,
     }
 }

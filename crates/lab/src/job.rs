@@ -65,6 +65,9 @@ impl Facts {
     }
 }
 
+/// A part of what a job is asked for: its name, and the options that ask for it alone.
+pub type Part<Own> = (String, Own);
+
 /// A job, as its room writes it.
 pub trait Job: fmt::Debug + Sync + Sized {
     /// What it takes besides what every job takes.
@@ -82,6 +85,16 @@ pub trait Job: fmt::Debug + Sync + Sized {
     ///
     /// A sentence that names the value and what would be right.
     fn plan(&self, asked: &Asked<'_, Self::Options>) -> Result<Plan>;
+
+    /// The parts that what is asked for falls into, with a disk and a boot each, and their names.
+    /// When one fails the others go on. Of a job that is always one, there are none.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the value and what would be right.
+    fn parts(&self, _own: &Self::Options, _arch: Arch) -> Result<Vec<Part<Self::Options>>, String> {
+        Ok(Vec::new())
+    }
 
     /// Whether what the guest found is a success; what is not ends the run.
     ///
@@ -248,6 +261,13 @@ pub trait AnyJob: fmt::Debug + Sync {
     /// If the guest would refuse it, or these are no options of this job.
     fn plan(&self, common: &Common, own: &Value, arch: Arch, page_size: PageSize) -> Result<Plan>;
 
+    /// The parts that what is asked for falls into; none: it is one.
+    ///
+    /// # Errors
+    ///
+    /// If the options ask for what there is not.
+    fn parts(&self, own: &Value, arch: Arch) -> Result<Vec<Part<Value>>>;
+
     /// Whether what the guest found is a success, and what a reader must know of it.
     ///
     /// # Errors
@@ -315,6 +335,13 @@ impl<J: Job> AnyJob for J {
             own,
         };
         Job::plan(self, &asked)
+    }
+
+    fn parts(&self, own: &Value, arch: Arch) -> Result<Vec<Part<Value>>> {
+        let own = J::Options::deserialize(own)?;
+        let parts = Job::parts(self, &own, arch).map_err(anyhow::Error::msg)?;
+        let as_json = |(name, own)| Ok((name, serde_json::to_value(own)?));
+        parts.into_iter().map(as_json).collect()
     }
 
     fn judge(&self, outcome: &Value) -> Result<Vec<String>> {

@@ -45,6 +45,8 @@ pub struct Plan {
     pub pressure: MemoryPressure,
     /// The disk that the guest mounts; `None`: it has none.
     pub disk: Option<Disk>,
+    /// Fragments of `kernel/config` that its kernels need besides those of the job.
+    pub fragments: Vec<String>,
 }
 
 /// A disk for the guest.
@@ -87,6 +89,7 @@ impl Plan {
             pluggable: None,
             pressure: MemoryPressure::default(),
             disk: None,
+            fragments: Vec::new(),
         }
     }
 

@@ -38,6 +38,8 @@ pub struct Target {
     pub common: Common,
     /// What is asked of the job.
     pub own: Value,
+    /// Which of the job's parts it is, if the job has several.
+    pub part: Option<String>,
     /// What the job asks for then.
     pub plan: Plan,
     /// Which kernels, pristine first.
@@ -55,9 +57,12 @@ impl std::fmt::Display for Target {
             base,
             arch,
             page_size,
+            part,
             ..
         } = self;
-        write!(f, "{job}, Linux {base}, {arch}, {page_size} pages")
+        let part = part.as_ref().map(|part| format!(" {part}"));
+        let part = part.unwrap_or_default();
+        write!(f, "{job}{part}, Linux {base}, {arch}, {page_size} pages")
     }
 }
 
@@ -87,6 +92,7 @@ impl Target {
             page_size,
             common,
             own,
+            part: None,
             variants: job.facts().variants.to_vec(),
             repeat: 1,
             source_version: None,
@@ -107,6 +113,7 @@ impl Target {
             .then(|| self.common.plant.clone())
             .flatten();
         spec.add_extras(self.job.facts().fragments.iter().copied());
+        spec.add_extras(&self.plan.fragments);
         spec.add_extras(&self.common.extra);
         Some(spec)
     }

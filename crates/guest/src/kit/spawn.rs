@@ -7,10 +7,19 @@ use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// The command `line`, words with blanks between, with `root` as its `/` and nothing in its
-/// environment but `env`. Input is empty, output goes where the caller says.
+/// The command `line`, words with blanks between, as [`command_of`] takes words.
 pub fn command(root: &str, line: &str, env: &BTreeMap<String, String>) -> Result<Command> {
-    let mut words = line.split_whitespace();
+    command_of(root, line.split_whitespace(), env)
+}
+
+/// The command of these words, with `root` as its `/` and nothing in its environment but `env`.
+/// Input is empty, output goes where the caller says.
+pub fn command_of<'a>(
+    root: &str,
+    words: impl IntoIterator<Item = &'a str>,
+    env: &BTreeMap<String, String>,
+) -> Result<Command> {
+    let mut words = words.into_iter();
     let mut command = Command::new(words.next().context("an empty command")?);
     command
         .args(words)

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Asks for coverage records in another process, at the moment it wants to exit.
+//! Asks for coverage records in other processes, at the moment they want to exit.
 //!
-//! The plugin walks the page tables of whoever executes the marker, so the other process has to:
-//! at its entry to exit_group(2) it is made to call mmap(2) instead, the marker is put there,
-//! and it is sent there once for each mapping. Its own mappings stay as they were.
+//! The plugin walks the page tables of the process that executes the marker, so each process has to
+//! do it itself. The tracer follows the first process, all that descend from it, and their threads.
+//! The thread that enters exit_group(2) is made to call mmap(2) instead, the marker is put there, and
+//! the thread is sent there once for each mapping. Then it makes its exit_group(2) again, so that its
+//! parent sees the status that it expects. Signals go where they were meant to go: a load may need
+//! them to end.
 
 use crate::kit::marker;
 use anyhow::{Context, Result, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_long;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -42,6 +45,8 @@ mod layout {
     pub const RESULT: usize = 0;
     pub const CALL: usize = 8;
     pub const PC: usize = 32;
+    /// Bytes of the instruction that makes a system call.
+    pub const STEP: u64 = 4;
 }
 
 /// As above: struct user_regs_struct.
@@ -52,9 +57,10 @@ mod layout {
     pub const RESULT: usize = 10;
     pub const CALL: usize = 15;
     pub const PC: usize = 16;
+    pub const STEP: u64 = 2;
 }
 
-use layout::{ARGUMENTS, CALL, PC, RESULT, WORDS};
+use layout::{ARGUMENTS, CALL, PC, RESULT, STEP, WORDS};
 
 const NT_PRSTATUS: c_long = 1;
 
@@ -68,9 +74,33 @@ const SETREGSET: c_long = libc::PTRACE_SETREGSET as c_long;
 /// PTRACE_O_TRACESYSGOOD: stops at system calls differ from other SIGTRAPs by this bit.
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
-/// Starts `command`, and gives its executable mappings of files at its exit. Their coverage
-/// records have the numbers from `first` on. The process is killed in place of its exit.
-pub fn text_at_exit(mut command: Command, first: u64) -> Result<Vec<Mapped>> {
+/// Stops at system calls are told from others, children and threads are followed, and nothing
+/// outlives the tracer.
+const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEEXEC
+    | libc::PTRACE_O_EXITKILL;
+
+/// What a command and all its descendants were when they ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Executable mappings of files, process by process.
+    pub text: Vec<Mapped>,
+    /// Processes that ended.
+    pub processes: u64,
+    /// Of these, those that could not be asked: a signal ended them, or there was no room left.
+    pub unseen: u64,
+    /// Bytes of page tables of the process that had most.
+    pub page_tables: u64,
+    /// How the command itself ended, as wait(2) tells it.
+    pub status: i32,
+}
+
+/// Runs `command` to its end, and asks each process for the coverage of its text when it wants to
+/// exit. The records have the numbers from `first` on, at most `room` of them.
+pub fn text_at_exit(mut command: Command, first: u64, room: u64) -> Result<Ended> {
     // SAFETY: ptrace(PTRACE_TRACEME) is a plain system call.
     unsafe {
         command.pre_exec(|| {
@@ -79,47 +109,169 @@ pub fn text_at_exit(mut command: Command, first: u64) -> Result<Vec<Mapped>> {
         });
     }
     let child = command.spawn()?;
-    let tracee = Tracee(Pid::from_raw(child.id().cast_signed()));
-    let result = tracee.look(first);
-    let _ = kill(tracee.0, Signal::SIGKILL);
-    while !matches!(
-        waitpid(tracee.0, None),
-        Ok(WaitStatus::Signaled(..) | WaitStatus::Exited(..)) | Err(_)
-    ) {}
-    result
+    let mut tracer = Tracer {
+        command: Pid::from_raw(child.id().cast_signed()),
+        threads: BTreeMap::new(),
+        asked: BTreeSet::new(),
+        next: first,
+        end: first + room,
+        ended: Ended::default(),
+    };
+    let result = tracer.follow();
+    if result.is_err() {
+        tracer.kill();
+    }
+    result.map(|()| tracer.ended)
 }
 
-struct Tracee(Pid);
+/// How a thread's stop or a process' end is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// It ended, with this status.
+    Ended(i32),
+    /// It entered or left a system call.
+    Call,
+    /// It did one of what [`OPTIONS`] ask for.
+    Event,
+    /// This signal came for it.
+    Signal(i32),
+}
 
-impl Tracee {
-    fn look(&self, first: u64) -> Result<Vec<Mapped>> {
-        // The stop after its execve().
-        waitpid(self.0, None)?;
-        let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
-        self.ptrace(SETOPTIONS, 0, options.into())?;
-        self.run_to_exit()?;
-        let mappings = self.text(first)?;
-        let page = self.map_page()?;
-        self.write(page, &marker::coverage_code())?;
-        for mapping in &mappings {
-            self.ask(page, mapping)?;
-        }
-        Ok(mappings)
+fn told(status: i32) -> Told {
+    if !libc::WIFSTOPPED(status) {
+        return Told::Ended(status);
     }
+    match (libc::WSTOPSIG(status), status >> 16) {
+        (SYSCALL_STOP, _) => Told::Call,
+        (_, event) if event != 0 => Told::Event,
+        (signal, _) => Told::Signal(signal),
+    }
+}
 
-    /// Lets it run until it enters exit_group(2).
-    fn run_to_exit(&self) -> Result<()> {
+/// The next stop or end of `pid`, or for -1 of any that this thread traces; threads included.
+fn wait(pid: i32) -> nix::Result<(Pid, Told)> {
+    let options = libc::__WALL | libc::__WNOTHREAD;
+    let mut status = 0;
+    loop {
+        // SAFETY: a valid pointer for the duration of the call.
+        let result = unsafe { libc::waitpid(pid, &raw mut status, options) };
+        match Errno::result(result) {
+            Ok(pid) => return Ok((Pid::from_raw(pid), told(status))),
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+struct Tracer {
+    /// The command's own process.
+    command: Pid,
+    /// Threads that have begun to be traced, and their processes.
+    threads: BTreeMap<Pid, Pid>,
+    /// Processes that have been asked.
+    asked: BTreeSet<Pid>,
+    /// Number of the next record, and the first that is not to be used.
+    next: u64,
+    end: u64,
+    ended: Ended,
+}
+
+impl Tracer {
+    /// Follows all of them to their ends.
+    fn follow(&mut self) -> Result<()> {
+        let (_, stop) = wait(self.command.as_raw())?;
+        ensure!(
+            stop == Told::Signal(libc::SIGTRAP),
+            "no stop after its execve: {stop:?}"
+        );
+        let thread = Thread(self.command);
+        thread.ptrace(SETOPTIONS, 0, OPTIONS.into())?;
+        self.threads.insert(self.command, self.command);
+        thread.go_on(SYSCALL, 0)?;
         loop {
-            if self.resume(SYSCALL)? == SYSCALL_STOP
-                && self.registers()?[CALL].cast_signed() == libc::SYS_exit_group
-            {
-                return Ok(());
+            match wait(-1) {
+                Ok((pid, Told::Ended(status))) => self.gone(pid, status),
+                Ok((pid, told)) => self.stopped(Thread(pid), told)?,
+                Err(Errno::ECHILD) => return Ok(()),
+                Err(error) => return Err(error).context("waitpid"),
             }
         }
     }
 
+    /// A thread has ended; the first of a process is told when all of it has.
+    fn gone(&mut self, pid: Pid, status: i32) {
+        if pid == self.command {
+            self.ended.status = status;
+        }
+        if self.threads.remove(&pid) == Some(pid) {
+            self.ended.processes += 1;
+            self.ended.unseen += u64::from(!self.asked.remove(&pid));
+        }
+    }
+
+    fn stopped(&mut self, thread: Thread, told: Told) -> Result<()> {
+        let signal = match told {
+            // With it a new thread or process begins to be traced.
+            Told::Signal(libc::SIGSTOP) if !self.threads.contains_key(&thread.0) => {
+                self.threads.insert(thread.0, thread.process()?);
+                0
+            }
+            Told::Signal(signal) => signal,
+            Told::Call if self.wants_to_exit(thread) => {
+                self.look(thread)?;
+                return thread.go_on(CONT, 0);
+            }
+            Told::Call | Told::Event | Told::Ended(_) => 0,
+        };
+        thread.go_on(SYSCALL, signal)
+    }
+
+    /// Whether it makes the first exit_group(2) of its process.
+    fn wants_to_exit(&self, thread: Thread) -> bool {
+        let call = thread.registers().map(|registers| registers[CALL]);
+        let exits = call.is_ok_and(|call| call.cast_signed() == libc::SYS_exit_group);
+        let process = self.threads.get(&thread.0);
+        exits && process.is_some_and(|process| !self.asked.contains(process))
+    }
+
+    /// Asks for the text of the process that `thread`, which has entered exit_group(2), is of.
+    fn look(&mut self, thread: Thread) -> Result<()> {
+        let text = thread.text(self.next)?;
+        let next = self.next + text.len() as u64;
+        if next > self.end {
+            return Ok(());
+        }
+        let page_tables = thread.page_tables()?;
+        self.ended.page_tables = self.ended.page_tables.max(page_tables);
+        let before = thread.registers()?;
+        let page = thread.map_page()?;
+        thread.write(page, &marker::coverage_code())?;
+        for mapping in &text {
+            thread.ask(page, mapping)?;
+        }
+        thread.call_again(before)?;
+        self.asked.extend(self.threads.get(&thread.0));
+        self.next = next;
+        self.ended.text.extend(text);
+        Ok(())
+    }
+
+    /// Ends all that is left.
+    fn kill(&self) {
+        for &pid in self.threads.keys() {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        while wait(-1).is_ok() {}
+    }
+}
+
+/// A thread that is stopped.
+#[derive(Clone, Copy)]
+struct Thread(Pid);
+
+impl Thread {
     /// Makes it call mmap(2) instead of what it has just entered.
-    fn map_page(&self) -> Result<u64> {
+    fn map_page(self) -> Result<u64> {
         let size = wideleaf_bench::page_size();
         let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -131,8 +283,8 @@ impl Tracee {
         registers[CALL] = libc::SYS_mmap.cast_unsigned();
         self.set_registers(&registers)?;
         self.set_call(libc::SYS_mmap as i32)?;
-        let stop = self.resume(SYSCALL)?;
-        ensure!(stop == SYSCALL_STOP, "stopped by signal {stop} in mmap");
+        self.go_on(SYSCALL, 0)?;
+        self.stop_by(Told::Call).context("in mmap")?;
         let address = self.registers()?[RESULT];
         ensure!(
             address.is_multiple_of(size),
@@ -141,9 +293,19 @@ impl Tracee {
         Ok(address)
     }
 
+    /// Sends it back to the instruction by which it entered the call that `registers` are of.
+    fn call_again(self, mut registers: [u64; WORDS]) -> Result<()> {
+        registers[PC] -= STEP;
+        if cfg!(target_arch = "x86_64") {
+            registers[RESULT] = registers[CALL];
+            registers[CALL] = u64::MAX;
+        }
+        self.set_registers(&registers)
+    }
+
     /// On arm64 the number of the call that was entered is not a register any more.
     #[cfg(target_arch = "aarch64")]
-    fn set_call(&self, mut number: i32) -> Result<()> {
+    fn set_call(self, mut number: i32) -> Result<()> {
         const NT_ARM_SYSTEM_CALL: c_long = 0x404;
         let mut place = libc::iovec {
             iov_base: (&raw mut number).cast(),
@@ -158,11 +320,11 @@ impl Tracee {
 
     /// On x86 the register is all there is.
     #[cfg(target_arch = "x86_64")]
-    fn set_call(&self, _number: i32) -> Result<()> {
+    fn set_call(self, _number: i32) -> Result<()> {
         Ok(())
     }
 
-    fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+    fn write(self, address: u64, bytes: &[u8]) -> Result<()> {
         let path = format!("/proc/{}/mem", self.0);
         let memory = OpenOptions::new().write(true).open(&path);
         memory
@@ -171,7 +333,7 @@ impl Tracee {
     }
 
     /// Sends it to the marker at `page`, and through to the breakpoint behind.
-    fn ask(&self, page: u64, mapping: &Mapped) -> Result<()> {
+    fn ask(self, page: u64, mapping: &Mapped) -> Result<()> {
         let mut registers = self.registers()?;
         registers[PC] = page;
         // No call to restart.
@@ -183,40 +345,72 @@ impl Tracee {
             registers[register] = value;
         }
         self.set_registers(&registers)?;
-        let signal = self.resume(CONT)?;
-        ensure!(signal == libc::SIGTRAP, "signal {signal} at the marker");
-        Ok(())
+        self.go_on(CONT, 0)?;
+        self.stop_by(Told::Signal(libc::SIGTRAP))
+            .context("at the marker")
     }
 
     /// Executable mappings of files.
-    fn text(&self, first: u64) -> Result<Vec<Mapped>> {
+    fn text(self, first: u64) -> Result<Vec<Mapped>> {
         let path = format!("/proc/{}/maps", self.0);
         let maps = fs::read(&path).context(path)?;
         Ok(executable(&maps, first))
     }
 
-    /// Lets it run to its next stop, and gives the stop's signal. A signal that stopped it is
-    /// not delivered: at its exit nothing waits for one.
-    fn resume(&self, how: c_long) -> Result<i32> {
-        self.ptrace(how, 0, 0)?;
-        match waitpid(self.0, None)? {
-            WaitStatus::Stopped(_, signal) => Ok(signal as i32),
-            WaitStatus::PtraceSyscall(_) => Ok(SYSCALL_STOP),
-            other => bail!("it ended before its exit: {other:?}"),
+    /// The process that it is of.
+    fn process(self) -> Result<Pid> {
+        let number = self.status("Tgid:")?.parse();
+        number.map(Pid::from_raw).context("Tgid")
+    }
+
+    /// Bytes of its process' page tables.
+    fn page_tables(self) -> Result<u64> {
+        let kib = self.status("VmPTE:")?;
+        let kib = kib.trim_end_matches(" kB").parse::<u64>();
+        Ok(kib.context("VmPTE")? << 10)
+    }
+
+    /// A line of its `status` in /proc.
+    fn status(self, name: &str) -> Result<String> {
+        let path = format!("/proc/{}/status", self.0);
+        let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let value = line.with_context(|| format!("{path} has no {name}"))?;
+        Ok(value.trim().into())
+    }
+
+    /// Waits for a stop of this kind. Signals that come before it are not delivered: a process at
+    /// its exit waits for none.
+    fn stop_by(self, wanted: Told) -> Result<()> {
+        loop {
+            match wait(self.0.as_raw())?.1 {
+                Told::Ended(status) => bail!("it ended before its exit: status {status:#x}"),
+                told if told == wanted => return Ok(()),
+                _ => self.go_on(CONT, 0)?,
+            }
         }
     }
 
-    fn registers(&self) -> Result<[u64; WORDS]> {
+    /// Lets it run to its next stop, with this signal unless it is 0. One that was killed meanwhile
+    /// is no error: its end is told next.
+    fn go_on(self, how: c_long, signal: i32) -> Result<()> {
+        match self.ptrace(how, 0, signal.into()) {
+            Err(error) if error.downcast_ref() == Some(&Errno::ESRCH) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn registers(self) -> Result<[u64; WORDS]> {
         let mut registers = [0; WORDS];
         self.register_set(GETREGSET, &mut registers)?;
         Ok(registers)
     }
 
-    fn set_registers(&self, registers: &[u64; WORDS]) -> Result<()> {
+    fn set_registers(self, registers: &[u64; WORDS]) -> Result<()> {
         self.register_set(SETREGSET, &mut registers.clone())
     }
 
-    fn register_set(&self, request: c_long, registers: &mut [u64; WORDS]) -> Result<()> {
+    fn register_set(self, request: c_long, registers: &mut [u64; WORDS]) -> Result<()> {
         let mut place = libc::iovec {
             iov_base: registers.as_mut_ptr().cast(),
             iov_len: size_of_val(registers),
@@ -224,7 +418,7 @@ impl Tracee {
         self.ptrace(request, NT_PRSTATUS, (&raw mut place).addr() as c_long)
     }
 
-    fn ptrace(&self, request: c_long, address: c_long, data: c_long) -> Result<()> {
+    fn ptrace(self, request: c_long, address: c_long, data: c_long) -> Result<()> {
         // SAFETY: whatever `data` points to lives in the caller, and has the size that the
         // request wants.
         let result =
@@ -269,10 +463,74 @@ mod tests {
         assert_eq!(executable(maps, 3000), [perl]);
     }
 
+    /// What `script` and all that it starts were at their ends.
+    fn of(script: &str) -> Ended {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", script]);
+        text_at_exit(shell, 7, 1000).unwrap()
+    }
+
     #[test]
     fn a_program_is_looked_at_when_it_ends() {
-        let text = text_at_exit(Command::new("/bin/true"), 7).unwrap();
-        assert!(text[0].len > 0 && text[0].id == 7, "{text:?}");
-        assert!(text.iter().any(|m| m.file.ends_with("/true")), "{text:?}");
+        let ended = text_at_exit(Command::new("/bin/true"), 7, 1000).unwrap();
+        let text = &ended.text;
+        assert!(text[0].len > 0 && text[0].id == 7, "{ended:?}");
+        assert!(text.iter().any(|m| m.file.ends_with("/true")), "{ended:?}");
+        assert_eq!((ended.processes, ended.unseen, ended.status), (1, 0, 0));
+        assert!(ended.page_tables > 0);
+    }
+
+    #[test]
+    fn children_are_looked_at_too_and_their_parents_see_their_status() {
+        let ended = of("/bin/true; /bin/false || exit 3");
+        assert_eq!(libc::WEXITSTATUS(ended.status), 3);
+        for name in ["/true", "/false"] {
+            let has = ended.text.iter().any(|m| m.file.ends_with(name));
+            assert!(has, "{name}: {ended:?}");
+        }
+        assert_eq!((ended.processes, ended.unseen), (3, 0));
+        let ids: Vec<_> = ended.text.iter().map(|m| m.id).collect();
+        assert_eq!(ids, (7..7 + ids.len() as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_signal_reaches_the_process_that_waits_for_it() {
+        let ended = of("trap 'exit 5' TERM; kill -TERM $$; while :; do :; done");
+        assert_eq!(libc::WEXITSTATUS(ended.status), 5);
+    }
+
+    #[test]
+    fn a_process_that_a_signal_ends_is_counted_as_unseen() {
+        let ended = of("/bin/sh -c 'kill -KILL $$'; exit 0");
+        assert_eq!((ended.processes, ended.unseen, ended.status), (2, 1, 0));
+    }
+
+    #[test]
+    fn a_process_without_room_for_its_records_is_counted_as_unseen() {
+        let ended = text_at_exit(Command::new("/bin/true"), 7, 1).unwrap();
+        assert_eq!((ended.processes, ended.unseen, ended.status), (1, 1, 0));
+        assert!(ended.text.is_empty(), "{ended:?}");
+    }
+
+    /// Not a test by itself: what the next one traces.
+    #[test]
+    #[ignore = "no test: the next one starts it as a process of its own"]
+    fn as_threads() {
+        std::thread::spawn(|| std::thread::park());
+        let exits = std::thread::spawn(|| std::process::exit(9));
+        let _ = exits.join();
+    }
+
+    #[test]
+    fn a_process_that_another_thread_than_the_first_ends_is_looked_at() {
+        let this = std::env::current_exe().unwrap();
+        let mut command = Command::new(&this);
+        command.args(["--exact", "kit::trace::tests::as_threads", "--ignored"]);
+        command.stdout(std::process::Stdio::null());
+        let ended = text_at_exit(command, 1, 1000).unwrap();
+        assert_eq!((ended.processes, ended.unseen), (1, 0));
+        assert_eq!(libc::WEXITSTATUS(ended.status), 9);
+        let name = this.file_name().unwrap().to_str().unwrap();
+        assert!(ended.text.iter().any(|m| m.file.ends_with(name)));
     }
 }

@@ -2,12 +2,18 @@
 //! Real programs under their own loader as a job.
 //!
 //! Each runs three times: from an empty page cache, again with all that this left there, and
-//! once more to see at its end which leaves map its text. Only the third is traced, for tracing
-//! costs instructions.
+//! once more to see which leaves map the text of its processes when they end. Only the third is
+//! traced, for tracing costs instructions.
 
 use super::{NAME, Program, Report, Run, Task, Worked};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use nix::mount::{MsFlags, mount};
+use nix::sys::prctl;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use wideleaf_bench::system::{Evict, ReadCounter};
 use wideleaf_guest::kit::{marker, spawn, trace};
 use wideleaf_guest::place::Place;
@@ -39,12 +45,31 @@ const OUTPUT: &str = "/tmp/output";
 const COMPLAINT: &str = "/tmp/complaint";
 
 /// Room for the mappings of one program among the coverage records.
-const MAPPINGS: u64 = 1000;
+const MAPPINGS: u64 = 10_000;
+
+/// Output up to so many bytes is told whole; of more, its beginning.
+const TOLD: usize = 4096;
+
+/// Of a failure's standard error, so many bytes from its end.
+const LAST: usize = 2000;
+
+/// The kernel's own file systems, and folders that programs write to, where the disk has a place
+/// for them.
+const PLACES: [(&str, &str); 5] = [
+    ("devtmpfs", "/dev"),
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("tmpfs", "/run"),
+    ("tmpfs", "/tmp"),
+];
 
 /// Runs them all.
 fn job(root: &str, programs: &[Program], device: Option<&str>, port: &Port) -> Result<Vec<Worked>> {
     let device = device.context("the program job needs a disk; the job names none")?;
     let counter = ReadCounter::BlockDevice(device.to_string());
+    furnish(root)?;
+    // What a program leaves behind becomes a child of this process.
+    prctl::set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
     let mut reports = Vec::new();
     for (program, number) in programs.iter().zip(0u8..) {
         let runner = Runner {
@@ -58,6 +83,29 @@ fn job(root: &str, programs: &[Program], device: Option<&str>, port: &Port) -> R
     Ok(reports)
 }
 
+/// Mounts what programs expect below their `/`.
+fn furnish(root: &str) -> Result<()> {
+    for (kind, place) in PLACES {
+        let target = format!("{root}{place}");
+        if !Path::new(&target).exists() {
+            continue;
+        }
+        mounted(kind, &target)?;
+        if place == "/dev" {
+            let shared = format!("{target}/shm");
+            fs::create_dir_all(&shared).with_context(|| shared.clone())?;
+            mounted("tmpfs", &shared)?;
+        }
+    }
+    Ok(())
+}
+
+fn mounted(kind: &str, target: &str) -> Result<()> {
+    let flags = MsFlags::empty();
+    mount(Some(kind), target, Some(kind), flags, None::<&str>)
+        .with_context(|| format!("mount {kind} on {target}"))
+}
+
 struct Runner<'a> {
     root: &'a str,
     program: &'a Program,
@@ -67,47 +115,112 @@ struct Runner<'a> {
 
 impl Runner<'_> {
     fn run(&self, number: u8) -> Result<Worked> {
-        let text = format!("running {}", self.program.name);
-        self.port.send(&Message::Progress { text })?;
+        let mut worked = Worked {
+            name: self.program.name.clone(),
+            ..Worked::default()
+        };
+        if !self.program.prepare.is_empty() {
+            self.tell("preparing")?;
+            let (run, complaint) = self.commands(&self.program.prepare)?;
+            worked.complaint = complaint;
+            worked.cold.status = run.status;
+        }
+        self.tell("running")?;
         let folder = File::open(self.root).with_context(|| self.root.to_string())?;
         Evict::DropCaches.run(&folder)?;
-        let cold = self.phase(2 * number + 1, "cold")?;
-        let warm = self.phase(2 * number + 2, "warm")?;
-        let failed = warm.status.last() != Some(&0);
-        Ok(Worked {
-            name: self.program.name.clone(),
-            cold,
-            warm,
-            complaint: failed
-                .then(|| fs::read_to_string(COMPLAINT))
-                .transpose()?
-                .unwrap_or_default(),
-            text: self.look(u64::from(number) * MAPPINGS)?,
-        })
+        for (place, name) in [(1, "cold"), (2, "warm")] {
+            if worked.complaint.is_empty() {
+                let (run, complaint) = self.phase(2 * number + place, name)?;
+                worked.complaint = complaint;
+                match name {
+                    "cold" => worked.cold = run,
+                    _ => worked.warm = run,
+                }
+            }
+        }
+        if worked.complaint.is_empty() {
+            self.look(u64::from(number) * MAPPINGS, &mut worked)?;
+        }
+        Ok(worked)
     }
 
-    fn phase(&self, id: u8, name: &str) -> Result<Run> {
+    fn tell(&self, what: &str) -> Result<()> {
+        let text = format!("{what} {}", self.program.name);
+        Ok(self.port.send(&Message::Progress { text })?)
+    }
+
+    /// A run that is counted, and why it failed.
+    fn phase(&self, id: u8, name: &str) -> Result<(Run, String)> {
         let name = format!("{}.{name}", self.program.name);
         self.port.send(&Message::Phase { id, name })?;
-        let output = File::create(OUTPUT).context(OUTPUT)?;
-        let before = self.read_bytes()?;
-        let mut run = Run::default();
+        let (before, cached) = (self.read_bytes()?, page_cache()?);
         marker::enter(id);
-        for line in &self.program.commands {
-            let mut command = spawn::command(self.root, line, &self.program.env)?;
-            command
-                .stdout(output.try_clone()?)
-                .stderr(File::create(COMPLAINT)?);
-            let child = command.spawn().with_context(|| line.clone())?;
+        let result = self.commands(&self.program.commands);
+        marker::leave();
+        let (mut run, complaint) = result?;
+        run.read_bytes = self.read_bytes()? - before;
+        run.page_cache = page_cache()?.saturating_sub(cached);
+        if !complaint.is_empty() {
+            return Ok((run, complaint));
+        }
+        let output = fs::read(OUTPUT)?;
+        let lines = lines(&output, &self.program.ignore);
+        run.output = summary(&lines);
+        let missing = self
+            .program
+            .expect
+            .iter()
+            .find(|text| !lines.contains(*text));
+        let lacks = |text| format!("its output lacks '{text}': {}", run.output);
+        let complaint = missing.map(lacks).unwrap_or_default();
+        Ok((run, complaint))
+    }
+
+    /// Runs commands up to the first that fails, and says why it did.
+    fn commands(&self, commands: &[Vec<String>]) -> Result<(Run, String)> {
+        let output = File::create(OUTPUT).context(OUTPUT)?;
+        let mut run = Run::default();
+        for words in commands {
+            let mut command = self.command(words, &output)?;
+            let child = command.spawn().with_context(|| words.join(" "))?;
             let (status, usage) = spawn::wait(&child)?;
             run.status.push(status);
             run.minor_faults += usage.ru_minflt.cast_unsigned();
             run.major_faults += usage.ru_majflt.cast_unsigned();
+            let complaint = self.complaint(words, status)?;
+            if !complaint.is_empty() {
+                return Ok((run, complaint));
+            }
         }
-        marker::leave();
-        run.read_bytes = self.read_bytes()? - before;
-        run.output = String::from_utf8_lossy(&fs::read(OUTPUT)?).into_owned();
-        Ok(run)
+        Ok((run, String::new()))
+    }
+
+    fn command(&self, words: &[String], output: &File) -> Result<Command> {
+        let Self { root, program, .. } = self;
+        let words = words.iter().map(String::as_str);
+        let mut command = spawn::command_of(root, words, &program.env)?;
+        command
+            .stdout(output.try_clone()?)
+            .stderr(File::create(COMPLAINT)?);
+        if program.user != 0 {
+            as_user(&mut command, program.user);
+        }
+        Ok(command)
+    }
+
+    /// Why a command failed; empty if it did not.
+    fn complaint(&self, words: &[String], status: i32) -> Result<String> {
+        let left = leftovers()?;
+        if status == 0 && left == 0 {
+            return Ok(String::new());
+        }
+        let said = fs::read(COMPLAINT)?;
+        let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST)..]);
+        let how = match (status, left) {
+            (0, _) => format!("left {left} processes behind"),
+            _ => ending(status),
+        };
+        Ok(format!("{}: {how}: {}", words.join(" "), said.trim()))
     }
 
     fn read_bytes(&self) -> Result<u64> {
@@ -116,14 +229,156 @@ impl Runner<'_> {
             .map_err(|figure| anyhow::anyhow!("{figure:?}"))
     }
 
-    fn look(&self, first: u64) -> Result<Vec<wideleaf_guest::kit::trace::Mapped>> {
-        let line = self.program.commands.last().context("no command")?;
-        let mut command = spawn::command(self.root, line, &self.program.env)?;
-        command
-            .stdout(File::create(OUTPUT)?)
-            .stderr(File::create(COMPLAINT)?);
-        let text = trace::text_at_exit(command, first).context("looking at its mappings")?;
-        ensure!((text.len() as u64) < MAPPINGS, "{} mappings", text.len());
-        Ok(text)
+    /// Runs all commands once more, and looks at each of their processes when it ends.
+    fn look(&self, first: u64, worked: &mut Worked) -> Result<()> {
+        self.tell("looking at")?;
+        let output = File::create(OUTPUT).context(OUTPUT)?;
+        for words in &self.program.commands {
+            let command = self.command(words, &output)?;
+            let seen = worked.text.len() as u64;
+            let ended = trace::text_at_exit(command, first + seen, MAPPINGS - seen)
+                .with_context(|| format!("looking at {}", words.join(" ")))?;
+            if ended.status != 0 {
+                bail!("looking at {}: {}", words.join(" "), ending(ended.status));
+            }
+            worked.text.extend(ended.text);
+            worked.processes += ended.processes;
+            worked.unseen += ended.unseen;
+            worked.page_tables = worked.page_tables.max(ended.page_tables);
+        }
+        ensure!(!worked.text.is_empty(), "no process had text at its end");
+        Ok(())
+    }
+}
+
+/// The command gives up what root may, in its own process.
+fn as_user(command: &mut Command, user: u32) {
+    // SAFETY: these are system calls. The command's own setuid would come before its chroot.
+    unsafe {
+        command.pre_exec(move || {
+            nix::unistd::setgid(user.into())?;
+            nix::unistd::setuid(user.into()).map_err(Into::into)
+        });
+    }
+}
+
+/// Ends what a command left behind, and says how many processes that were. One that has ended by
+/// itself is none.
+fn leftovers() -> Result<usize> {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    let mut left = 0;
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => left += end_children()?,
+            Ok(_) => {}
+            Err(nix::errno::Errno::ECHILD) => return Ok(left),
+            Err(error) => return Err(error).context("waitpid"),
+        }
+    }
+}
+
+/// Kills the children of this process and waits for them; what they leave comes next.
+fn end_children() -> Result<usize> {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::{Pid, getpid};
+    let mut ended = 0;
+    for entry in fs::read_dir("/proc").context("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if parent(&stat) == Some(getpid().as_raw()) {
+            let pid = Pid::from_raw(pid);
+            kill(pid, Signal::SIGKILL).context("kill")?;
+            nix::sys::wait::waitpid(pid, None).context("waitpid")?;
+            ended += 1;
+        }
+    }
+    Ok(ended)
+}
+
+/// The parent in a line of `/proc/PID/stat`. The name before it may hold anything.
+fn parent(stat: &str) -> Option<i32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// How a process ended, from wait(2)'s status.
+fn ending(status: i32) -> String {
+    match libc::WIFSIGNALED(status) {
+        true => format!("signal {}", libc::WTERMSIG(status)),
+        false => format!("status {}", libc::WEXITSTATUS(status)),
+    }
+}
+
+/// Lines in which none of `ignore` stands.
+fn lines(output: &[u8], ignore: &[String]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let kept = text
+        .split_inclusive('\n')
+        .filter(|line| !ignore.iter().any(|text| line.contains(text.as_str())));
+    kept.collect()
+}
+
+/// Text that differs where `text` does, and is not long.
+fn summary(text: &str) -> String {
+    if text.len() <= TOLD {
+        return text.into();
+    }
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let head: String = text.chars().take(TOLD / 4).collect();
+    format!(
+        "{head}\n[{} bytes in all, hash {:016x}]\n",
+        text.len(),
+        hasher.finish()
+    )
+}
+
+/// Bytes of the page cache, without memory that is shared and what tmpfs holds.
+fn page_cache() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+    let kib = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches(" kB").parse().ok()
+    };
+    let (cached, shared) = (kib("Cached:"), kib("Shmem:"));
+    let cached = cached.context("/proc/meminfo has no Cached")?;
+    Ok((cached - shared.unwrap_or_default().min(cached)) << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_ignored_do_not_count() {
+        let ignore = ["tps".to_string(), "time".to_string()];
+        let output = b"done 20\ntps = 3.7\nlatency time 4\nend";
+        assert_eq!(lines(output, &ignore), "done 20\nend");
+        assert_eq!(lines(output, &[]).len(), output.len());
+    }
+
+    #[test]
+    fn long_output_is_told_apart_by_what_is_not_shown() {
+        let long = "x".repeat(TOLD);
+        assert_eq!(summary(&long), long);
+        let (one, other) = (long.clone() + "a", long + "b");
+        assert!(summary(&one).len() < TOLD / 2, "{}", summary(&one));
+        assert_ne!(summary(&one), summary(&other));
+        assert_eq!(summary(&one), summary(&one.clone()));
+    }
+
+    #[test]
+    fn a_parent_is_read_behind_any_name() {
+        assert_eq!(parent("7 (a) b (c)) S 42 7 7 0"), Some(42));
+        assert_eq!(parent(""), None);
+    }
+
+    #[test]
+    fn an_ending_is_told_by_its_status_or_its_signal() {
+        assert_eq!(ending(3 << 8), "status 3");
+        assert_eq!(ending(9), "signal 9");
     }
 }

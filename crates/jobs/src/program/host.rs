@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is asked, counted and shown.
 
-use super::{NAME, Program, Report, Task, Worked};
+use super::known::{self, Chosen};
+use super::{NAME, Report, Task, Worked};
 use crate::kit::text::no_large_folios;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use wideleaf_guest::kit::trace::Mapped;
+use wideleaf_kbuild::Arch;
 use wideleaf_kit::size::short;
-use wideleaf_lab::disk::Contents;
-use wideleaf_lab::job::{Facts, Job, Measured, Run};
+use wideleaf_lab::job::{Facts, Job, Measured, Part, Run};
 use wideleaf_lab::options::{Fs, ReadAhead, Scarce};
 use wideleaf_lab::plan::{Asked, Disk, MOUNT_POINT, Plan};
 use wideleaf_lab::results::BootResult;
@@ -21,55 +22,6 @@ use wideleaf_tlb::report::Coverage;
 
 /// Text below this is of no file that a wide leaf could map.
 const SMALL: u64 = 64 << 10;
-
-/// A program: name, environment, commands.
-type Known = (
-    &'static str,
-    &'static [(&'static str, &'static str)],
-    &'static [&'static str],
-);
-
-/// Of openssl, what reaches into many corners of libcrypto and gives the same
-/// each time.
-const OPENSSL: &[&str] = &[
-    "/usr/bin/openssl dgst -sha3-512 /usr/bin/perl",
-    "/usr/bin/openssl dgst -blake2b512 /usr/bin/perl",
-    "/usr/bin/openssl enc -camellia-256-ctr -K 0123456789abcdef -iv 01 -a -in /wideleaf/work.pl",
-    "/usr/bin/openssl prime -hex D187C83E48D48BB4BD7CD8FF75B0BBFF9A9F5F4EFBF5",
-    "/usr/bin/openssl ecparam -name secp384r1 -param_enc explicit -text -check",
-    "/usr/bin/openssl kdf -keylen 32 -kdfopt pass:wide -kdfopt salt:leaf -kdfopt iter:1000 -kdfopt digest:SHA512 PBKDF2",
-    "/usr/bin/openssl ciphers -v",
-    "/usr/bin/openssl list -all-algorithms",
-];
-
-const PROGRAMS: &[Known] = &[
-    (
-        "perl",
-        &[("PERL_HASH_SEED", "0")],
-        &["/usr/bin/perl /wideleaf/work.pl"],
-    ),
-    (
-        "python",
-        &[("PYTHONHASHSEED", "0")],
-        &["/usr/bin/python3.13 -S -B /wideleaf/work.py"],
-    ),
-    ("openssl", &[], OPENSSL),
-    (
-        "openssl-shifted",
-        &[("LD_LIBRARY_PATH", "/wideleaf/shifted")],
-        OPENSSL,
-    ),
-    (
-        "stubs-glibc",
-        &[("LD_LIBRARY_PATH", "/wideleaf/4M")],
-        &["/wideleaf/load w 1024"],
-    ),
-    (
-        "stubs-musl",
-        &[("LD_LIBRARY_PATH", "/wideleaf/4M")],
-        &["/wideleaf/load-musl w 1024"],
-    ),
-];
 
 /// The job.
 #[derive(Debug)]
@@ -81,9 +33,15 @@ pub const JOB: Programs = Programs;
 /// What it takes.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Programs, with commas between [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = PossibleValuesParser::new(PROGRAMS.iter().map(|(name, ..)| *name)))]
+    // The names are those of files.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help = help())]
+    #[allow(missing_docs)]
     pub programs: Vec<String>,
+    /// A program of your own, described in TOML (docs/jobs/program.md); may be
+    /// repeated
+    #[arg(long, value_name = "FILE")]
+    #[serde(default)]
+    pub add: Vec<PathBuf>,
     /// Give programs and libraries to 'wideleaf align' before they are put on the
     /// disk
     #[arg(long)]
@@ -102,6 +60,45 @@ pub struct Options {
     pub scarce: Scarce,
 }
 
+fn help() -> String {
+    format!(
+        "Programs, with commas between, or all: {} [default: the first {}]",
+        known::names(),
+        known::USUAL.len()
+    )
+}
+
+/// How two texts differ first: the lines, cut to what a message can hold.
+fn difference(one: &str, other: &str) -> String {
+    let cut = |line: Option<&str>| match line {
+        Some(line) => format!("'{}'", line.chars().take(100).collect::<String>()),
+        None => "nothing".into(),
+    };
+    let (mut one, mut other) = (one.lines(), other.lines());
+    loop {
+        match (one.next(), other.next()) {
+            (None, None) => return "ends of lines".into(),
+            (a, b) if a != b => return format!("{} and {}", cut(a), cut(b)),
+            _ => {}
+        }
+    }
+}
+
+impl Options {
+    /// These, but for another choice of programs.
+    fn only(&self, chosen: &[&Chosen]) -> Self {
+        let names = chosen.iter().map(|chosen| chosen.description.name.clone());
+        Self {
+            programs: names.collect(),
+            add: chosen
+                .iter()
+                .filter_map(|chosen| chosen.file.clone())
+                .collect(),
+            ..self.clone()
+        }
+    }
+}
+
 impl Job for Programs {
     type Options = Options;
     type Report = Report;
@@ -112,54 +109,95 @@ impl Job for Programs {
             examples: &[
                 "program --base 7.3",
                 "program --programs openssl-shifted --page-size 16K --align",
+                "program --programs gcc,clang --arch x86_64",
+                "program --programs all --base all",
             ],
             ..Facts::new(
                 NAME,
-                "perl, python and openssl of Debian under the real ld.so, and a library under musl's: \
-                 faults, instructions, bytes read, TLB misses, page walks, leaves by file",
+                "programs of Debian, from perl to a database, under the real ld.so, and a library under \
+                 musl's: faults, instructions, bytes read, TLB misses, page walks, leaves by file",
             )
         }
     }
 
     fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let own = asked.own;
-        let asked_for =
-            |name: &str| own.programs.is_empty() || own.programs.iter().any(|asked| asked == name);
-        let program = |(name, env, commands): &Known| Program {
-            name: (*name).into(),
-            env: owned(env),
-            commands: commands.iter().map(ToString::to_string).collect(),
-        };
-        let known = PROGRAMS.iter().filter(|(name, ..)| asked_for(name));
+        let chosen = known::choose(&own.programs, &own.add, asked.arch)?;
+        let mut all = chosen.iter().map(|chosen| &chosen.description);
+        let first = all.next().ok_or("--programs: name one at least")?;
+        if let Some(other) = all.find(|other| other.disk != first.disk) {
+            let (one, other) = (&first.name, &other.name);
+            return Err(format!(
+                "{one} and {other} have a disk each: run one of them"
+            ));
+        }
+        let all = || chosen.iter().map(|chosen| &chosen.description);
         let task = Task {
             root: MOUNT_POINT.into(),
-            programs: known.map(program).collect(),
+            programs: all().map(|known| known.program.clone()).collect(),
         };
         let disk = Disk {
             aligned: own.align,
-            ..own.fs.disk(Contents::Userland)
+            ..own.fs.disk(first.disk.clone())
         };
         let plan = Plan {
             pressure: own.scarce.pressure(),
-            ..Plan::new(&task, 600)
+            fragments: first.kernel.clone(),
+            ..Plan::new(
+                &task,
+                all().map(|known| known.seconds).max().unwrap_or_default(),
+            )
         };
+        let plan = plan.with_memory(first.memory);
         Ok(plan.with_disk(own.window.of(disk, asked.page_size)?))
     }
 
+    fn parts(&self, own: &Options, arch: Arch) -> Result<Vec<Part<Options>>, String> {
+        if own.programs.is_empty() && own.add.is_empty() {
+            return Ok(Vec::new());
+        }
+        let chosen = known::choose(&own.programs, &own.add, arch)?;
+        let (shared, alone): (Vec<_>, Vec<_>) = chosen
+            .iter()
+            .partition(|chosen| chosen.description.shares_its_disk());
+        let groups = [shared].into_iter().filter(|shared| !shared.is_empty());
+        let groups = groups.chain(alone.into_iter().map(|one| vec![one]));
+        let part = |group: Vec<&Chosen>| {
+            let own = own.only(&group);
+            (own.programs.join(","), own)
+        };
+        Ok(groups.map(part).collect())
+    }
+
     fn judge(&self, report: &Report) -> Result<()> {
-        for report in &report.programs {
-            let Worked {
-                name, complaint, ..
-            } = report;
-            for status in report.cold.status.iter().chain(&report.warm.status) {
-                ensure!(*status == 0, "{name} failed ({status:#x}): {complaint}");
-            }
+        for Worked {
+            name,
+            complaint,
+            cold,
+            warm,
+            ..
+        } in &report.programs
+        {
+            ensure!(complaint.is_empty(), "{name} failed: {complaint}");
             ensure!(
-                report.cold.output == report.warm.output,
-                "{name} wrote something else the second time"
+                cold.output == warm.output,
+                "{name} wrote something else the second time: {}",
+                difference(&cold.output, &warm.output)
             );
         }
         Ok(())
+    }
+
+    fn warnings(&self, report: &Report) -> Vec<String> {
+        let unseen = report.programs.iter().filter(|worked| worked.unseen > 0);
+        let warning = |worked: &Worked| {
+            format!(
+                "{}: the text of {} of {} processes was not seen: a signal ended them, or they were \
+                 too many",
+                worked.name, worked.unseen, worked.processes
+            )
+        };
+        unseen.map(warning).collect()
     }
 
     fn agree(&self, measured: &Measured<'_, Self>) -> Result<()> {
@@ -171,7 +209,11 @@ impl Job for Programs {
             for (one, other) in pairs {
                 if one.cold.output != other.cold.output {
                     let (a, b) = (first.variant, run.variant);
-                    bail!("{} wrote something else in {a} and in {b}", one.name);
+                    bail!(
+                        "{} wrote something else in {a} and in {b}: {}",
+                        one.name,
+                        difference(&one.cold.output, &other.cold.output)
+                    );
                 }
             }
         }
@@ -187,6 +229,7 @@ impl Job for Programs {
             figure("<program>.cold.faults", "faults", "both").plotted("faults, cold"),
             counted("<program>.cold.instructions").row("", "cold guest instructions").plotted("guest instructions, cold"),
             figure("<program>.cold.read_bytes", "bytes", "read from the guest's disk").row("", "cold bytes read from disk").plotted("bytes read, cold"),
+            figure("<program>.cold.page_cache", "bytes", "by which the page cache grew").row("", "page cache, cold"),
             figure("<program>.warm.minor_faults", "faults", "of the run after that, without reading from the disk"),
             figure("<program>.warm.major_faults", "faults", "with reading"),
             figure("<program>.warm.faults", "faults", "both").row("", "warm faults"),
@@ -195,7 +238,8 @@ impl Job for Programs {
             counted("<program>.warm.itlb_l1_misses").row("", "warm L1 iTLB misses").plotted("L1 iTLB misses, warm"),
             counted("<program>.warm.walks").row("", "warm page walks").plotted("page walks, warm"),
             counted("<program>.warm.text_walks").row("", "warm page walks for text"),
-            figure("<program>.<file>.text.<leaf>", "bytes", "of the file's executable mappings that leaves of this size map at the end"),
+            figure("<program>.page_tables", "bytes", "of page tables of the process that had most, at its end").row("", "page tables"),
+            figure("<program>.<file>.text.<leaf>", "bytes", "of the file's executable mappings that leaves of this size map at the end, in all processes"),
         ]
     }
 
@@ -210,6 +254,9 @@ impl Job for Programs {
                 put("faults", of.minor_faults + of.major_faults);
                 put("read_bytes", of.read_bytes);
             }
+            let name = &report.name;
+            figures.put(format!("{name}.cold.page_cache"), report.cold.page_cache);
+            figures.put(format!("{name}.page_tables"), report.page_tables);
             for (file, text) in texts(run, report) {
                 figures.put_leaves(&format!("{}.{file}.text", report.name), &text.leaves);
             }
@@ -219,7 +266,11 @@ impl Job for Programs {
     fn title(&self, measured: &Measured<'_, Self>) -> String {
         let own = &measured.own;
         let aligned = if own.align { "aligned " } else { "" };
-        format!("{aligned}programs of Debian 13 on {},", own.fs.fs.title())
+        let names = match own.programs.is_empty() {
+            true => "programs".into(),
+            false => own.programs.join(", "),
+        };
+        format!("{aligned}{names} of Debian 13 on {},", own.fs.fs.title())
     }
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
@@ -241,19 +292,13 @@ impl Job for Programs {
         let own = &measured.own;
         let mut notes = vec![
             format!("  readahead window {}", short(own.window.read_ahead)),
-            "  text: of a third run of each last command, at its exit; aligned: the widest power of two \
-             that divides address - offset"
+            "  text: of each process of a third run, at its exit; aligned: the widest power of two that \
+             divides address - offset"
                 .into(),
         ];
         notes.extend(no_large_folios(own.fs.fs, measured.base));
         notes
     }
-}
-
-/// An environment as the guest reads it.
-fn owned(env: &[(&str, &str)]) -> BTreeMap<String, String> {
-    let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-    env.iter().map(pair).collect()
 }
 
 /// What maps a file's text.
@@ -328,14 +373,61 @@ mod tests {
     use super::*;
     use wideleaf_lab::job::AnyJob;
 
+    fn options(words: &str) -> Options {
+        let command = clap::Command::new("x").no_binary_name(true);
+        let matches = Options::augment_args(command).get_matches_from(words.split_whitespace());
+        clap::FromArgMatches::from_arg_matches(&matches).unwrap()
+    }
+
     #[test]
-    fn commands_are_words() {
-        for (name, _, commands) in PROGRAMS {
-            for command in *commands {
-                assert!(command.starts_with('/'), "{name}: {command}");
-                assert!(!command.contains(['\'', '"']), "{name}: {command}");
-            }
+    fn programs_that_share_a_disk_run_in_one_boot_and_others_alone() {
+        let parts = |words: &str| {
+            let parts = Programs.parts(&options(words), Arch::X86_64).unwrap();
+            parts.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(""), [""; 0]);
+        let asked = "--programs gcc,stubs-musl,perl,clang";
+        assert_eq!(parts(asked), ["perl,stubs-musl", "clang", "gcc"]);
+        assert_eq!(parts("--programs all")[0], known::USUAL.join(","));
+        let of_gcc = &Programs
+            .parts(&options(&format!("{asked} --align")), Arch::X86_64)
+            .unwrap()[2];
+        assert_eq!(of_gcc.1, options("--programs gcc --align"));
+    }
+
+    fn worked(change: impl FnOnce(&mut Worked)) -> Report {
+        let mut worked = Worked {
+            name: "x".into(),
+            ..Worked::default()
+        };
+        change(&mut worked);
+        Report {
+            programs: vec![worked],
         }
+    }
+
+    #[test]
+    fn a_program_that_failed_or_wrote_something_else_is_named() {
+        assert!(Programs.judge(&worked(|_| ())).is_ok());
+        let error = Programs.judge(&worked(|w| w.complaint = "status 3".into()));
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .contains("x failed: status 3")
+        );
+        let error = Programs.judge(&worked(|w| {
+            w.cold.output = "a\nb\n".into();
+            w.warm.output = "a\nc\n".into();
+        }));
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("x wrote") && error.contains("'b' and 'c'"),
+            "{error}"
+        );
+        assert_eq!(Programs.warnings(&worked(|_| ())), [""; 0]);
+        let warnings = Programs.warnings(&worked(|w| (w.processes, w.unseen) = (5, 2)));
+        assert!(warnings[0].contains("2 of 5"), "{warnings:?}");
     }
 
     #[test]

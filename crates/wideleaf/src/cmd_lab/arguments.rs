@@ -107,19 +107,31 @@ impl Run {
                     continue;
                 }
                 for page_size in self.page_sizes(arch)? {
-                    let (common, own) = (self.common.clone(), self.own.clone());
-                    let machine = (base, arch, page_size);
-                    targets.push(Target {
-                        variants: variants.clone(),
-                        repeat: self.on.repeat,
-                        source_version: self.on.source_version.clone(),
-                        ..Target::new(self.job, machine, common, own)?
-                    });
+                    for (part, own) in self.parts(arch)? {
+                        let machine = (base, arch, page_size);
+                        targets.push(Target {
+                            part,
+                            variants: variants.clone(),
+                            repeat: self.on.repeat,
+                            source_version: self.on.source_version.clone(),
+                            ..Target::new(self.job, machine, self.common.clone(), own)?
+                        });
+                    }
                 }
             }
         }
         self.check(&variants, &targets)?;
         Ok(targets)
+    }
+
+    /// What is asked of the job, one part after the other.
+    fn parts(&self, arch: Arch) -> Result<Vec<(Option<String>, Value)>> {
+        let parts = self.job.parts(&self.own, arch)?;
+        if parts.is_empty() {
+            return Ok(vec![(None, self.own.clone())]);
+        }
+        let named = parts.into_iter().map(|(name, own)| (Some(name), own));
+        Ok(named.collect())
     }
 
     fn check(&self, variants: &[Variant], targets: &[Target]) -> Result<()> {
@@ -140,7 +152,8 @@ impl Run {
         if self.on.source_version.is_some() && self.on.base.as_deref() == Some("all") {
             bail!("--source-version is one base's: name it with --base");
         }
-        if !self.on.kernel.is_empty() && targets.len() > 1 {
+        let is_first = |target: &&Target| target.part == targets[0].part;
+        if !self.on.kernel.is_empty() && targets.iter().filter(is_first).count() > 1 {
             bail!("--kernel names kernels of one base, architecture and page size: name these too");
         }
         for expectation in &self.on.expect {

@@ -5,18 +5,31 @@ use super::arguments::Run;
 use super::outcome::failures;
 use crate::screen::Screen;
 use crate::stdout::tell;
-use anyhow::Result;
+use anyhow::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
-use wideleaf_kbuild::KernelDir;
-use wideleaf_kit::events::Observer;
+use wideleaf_kbuild::{Interrupted, KernelDir};
+use wideleaf_kit::events::{Event, Observer};
 use wideleaf_lab::results::{Comparison, Results, Verdict};
 use wideleaf_lab::run::Lab;
 use wideleaf_lab::target::{Kernels, Target};
 use wideleaf_lab::vm::scratch;
 use wideleaf_lab::{referee, table};
+use wideleaf_report::outcome::Failure;
+
+/// What has been run.
+#[derive(Default)]
+struct Done {
+    comparisons: Vec<Comparison>,
+    failures: Vec<Failure>,
+}
+
+/// Whether the others go on when this target has failed so.
+fn goes_on_without(target: &Target, error: &Error) -> bool {
+    target.part.is_some() && !error.is::<Interrupted>()
+}
 
 impl Run {
     /// Runs `targets` one after the other.
@@ -26,17 +39,18 @@ impl Run {
     /// If a run fails. An expectation that is not met gives a failure's status.
     pub fn execute(&self, targets: &[Target]) -> Result<ExitCode> {
         let screen = Screen::new();
-        let mut comparisons = Vec::new();
-        match self.compare(targets, &mut comparisons, &screen) {
+        let mut done = Done::default();
+        match self.compare(targets, &mut done, &screen) {
             Ok(printed) => {
-                let status = self.conclude(comparisons, &screen)?;
+                let status = self.conclude(done, &screen)?;
                 printed.map(|()| status)
             }
             Err(error) => {
-                let failures = failures(&targets[comparisons.len()..], &error);
-                let verdicts = self.verdicts(&comparisons)?;
-                let results = Results::new(comparisons, verdicts);
-                if let Err(also) = self.on.outcome.write(&results, &failures, &screen) {
+                let begun = done.comparisons.len() + done.failures.len();
+                done.failures.extend(failures(&targets[begun..], &error));
+                let verdicts = self.verdicts(&done.comparisons)?;
+                let results = Results::new(done.comparisons, verdicts);
+                if let Err(also) = self.on.outcome.write(&results, &done.failures, &screen) {
                     tell!("wideleaf: {also:#}");
                 }
                 Err(error)
@@ -44,13 +58,9 @@ impl Run {
         }
     }
 
-    /// Runs `targets` and prints their tables, as far as that goes.
-    fn compare(
-        &self,
-        targets: &[Target],
-        comparisons: &mut Vec<Comparison>,
-        screen: &Screen,
-    ) -> Result<Result<()>> {
+    /// Runs `targets` and prints their tables, as far as that goes. A part of a job that fails is
+    /// told, and the others go on.
+    fn compare(&self, targets: &[Target], done: &mut Done, screen: &Screen) -> Result<Result<()>> {
         scratch::install();
         let cache = Cache::open()?;
         let lab = self.lab(&cache, screen)?;
@@ -60,13 +70,26 @@ impl Run {
         // What cannot be printed is no reason to lose what was found.
         let mut printed = Ok(());
         for target in targets {
-            let comparison = lab.compare(target)?;
+            let comparison = match lab.compare(target) {
+                Ok(comparison) => comparison,
+                Err(error) if goes_on_without(target, &error) => {
+                    screen.event(Event::Note(&format!("{target}: {error:#}")));
+                    done.failures
+                        .extend(failures(std::slice::from_ref(target), &error));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if !self.is_for_machines() {
                 let text = table::render(target.job, &comparison)?;
-                let gap = if comparisons.is_empty() { "" } else { "\n" };
+                let gap = if done.comparisons.is_empty() {
+                    ""
+                } else {
+                    "\n"
+                };
                 printed = printed.and_then(|()| screen.print(&format!("{gap}{text}")));
             }
-            comparisons.push(comparison);
+            done.comparisons.push(comparison);
         }
         Ok(printed)
     }
@@ -124,9 +147,13 @@ impl Run {
         Ok(verdicts)
     }
 
-    fn conclude(&self, comparisons: Vec<Comparison>, screen: &Screen) -> Result<ExitCode> {
+    fn conclude(&self, done: Done, screen: &Screen) -> Result<ExitCode> {
+        let Done {
+            comparisons,
+            failures,
+        } = done;
         let verdicts = self.verdicts(&comparisons)?;
-        let passed = verdicts.iter().all(|verdict| verdict.passed);
+        let passed = failures.is_empty() && verdicts.iter().all(|verdict| verdict.passed);
         let lines: String = verdicts
             .iter()
             .map(|verdict| format!("{verdict}\n"))
@@ -137,9 +164,13 @@ impl Run {
             Some(path) => results.write(path)?,
             None => {}
         }
-        self.on.outcome.write(&results, &[], screen)?;
+        self.on.outcome.write(&results, &failures, screen)?;
         if !self.is_for_machines() && !lines.is_empty() {
             screen.print(&format!("\n{lines}"))?;
+        }
+        if !failures.is_empty() {
+            let names: Vec<_> = failures.iter().map(|failure| &failure.name[..]).collect();
+            tell!("wideleaf: failed, as told above: {}", names.join(", "));
         }
         Ok(if passed {
             ExitCode::SUCCESS

@@ -66,13 +66,24 @@ impl Outcome {
 /// Of those that have no results, the first failed for this reason, and the others were not begun.
 pub fn failures(without: &[Target], error: &Error) -> Vec<Failure> {
     let failure = |(at, target): (usize, &Target)| Failure {
-        name: format!(
-            "{} {} {} {}",
-            target.job, target.base, target.arch, target.page_size
-        ),
+        name: name(target),
         reason: (at == 0).then(|| format!("{error:#}")),
     };
     without.iter().enumerate().map(failure).collect()
+}
+
+fn name(target: &Target) -> String {
+    let Target {
+        job,
+        base,
+        arch,
+        page_size,
+        ..
+    } = target;
+    match &target.part {
+        Some(part) => format!("{job} {part} {base} {arch} {page_size}"),
+        None => format!("{job} {base} {arch} {page_size}"),
+    }
 }
 
 fn put(path: &Path, text: &str, screen: &Screen) -> Result<()> {

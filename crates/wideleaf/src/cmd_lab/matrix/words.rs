@@ -63,6 +63,10 @@ pub fn parse(words: &[String]) -> Result<(Run, Target)> {
     };
     let mut targets = run.targets()?;
     let target = targets.pop().context("a row asks for one comparison")?;
+    if let (Some(other), Some(part)) = (targets.pop(), &target.part) {
+        let other = other.part.unwrap_or_default();
+        bail!("{other} and {part} have a disk each: write a row for each");
+    }
     Ok((run, target))
 }
 

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A disk with packages of Debian as a program needs them at run time, and files of the program's
+//! own. Nothing is configured: no maintainer script runs. What scripts would make and programs miss,
+//! users and groups above all, is made here.
+
+use crate::disk::aligned::align_all;
+use crate::disk::filesystem::Filesystem;
+use crate::disk::image;
+use crate::vm::scratch::Scratch;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use wideleaf_cache::{Cache, Key};
+use wideleaf_debian::Packages;
+use wideleaf_kbuild::Arch;
+use wideleaf_kit::events::{Event, Observer};
+
+/// Part of every key: to be raised when the same inputs give another image.
+const LAYOUT: &str = "1";
+
+/// The cache's kind of entry that holds an image.
+const KIND: &str = "installed";
+
+/// Our folder on the disk.
+const OURS: &str = "wideleaf";
+
+/// Folders of packages that are for people.
+const FOR_PEOPLE: &[&str] = &[
+    "usr/share/doc",
+    "usr/share/doc-base",
+    "usr/share/info",
+    "usr/share/lintian",
+    "usr/share/locale",
+    "usr/share/man",
+];
+
+/// Folders for the kernel's own file systems, and for what programs write: the disk is mounted for
+/// reading.
+const MOUNT_POINTS: &[&str] = &["dev", "proc", "run", "sys", "tmp"];
+
+/// What scripts of the package base-passwd would make.
+const USERS: &[(&str, &str)] = &[
+    (
+        "etc/passwd",
+        "root:x:0:0:root:/tmp:/bin/sh\nuser:x:1000:1000:user:/tmp:/bin/sh\n",
+    ),
+    ("etc/group", "root:x:0:\nuser:x:1000:\n"),
+];
+
+/// What is on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Install {
+    /// Packages of Debian; apt adds what these depend on.
+    pub packages: Vec<String>,
+    /// Files of `/wideleaf` by name, with their texts.
+    pub files: BTreeMap<String, String>,
+    /// Files and folders of the packages that are left out, as paths without the first slash.
+    pub without: Vec<String>,
+}
+
+/// The disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Installed<'a> {
+    /// The disk's file system.
+    pub filesystem: Filesystem,
+    /// Whose programs.
+    pub arch: Arch,
+    /// Whether programs and libraries were given to `wideleaf align`.
+    pub aligned: bool,
+    /// What is on it.
+    pub install: &'a Install,
+}
+
+impl Installed<'_> {
+    /// Finds the image in the cache or makes it; the observer hears when work
+    /// begins that takes a while.
+    ///
+    /// # Errors
+    ///
+    /// If packages cannot be had, a path to be left out is in none of them, or mkfs is missing or
+    /// fails.
+    pub fn ensure(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
+        let mkfs = self.filesystem.mkfs()?;
+        let wanted: Vec<_> = self.install.packages.iter().map(String::as_str).collect();
+        let packages = Packages::ensure(self.arch, &wanted, cache, observer)?;
+        let files = self.install.files.iter();
+        let files = files.fold(Key::new(), |key, (name, text)| key.field(name, text));
+        let key = Key::new()
+            .field("layout", LAYOUT)
+            .field("filesystem", self.filesystem.name())
+            .field("arch", self.arch.name())
+            .field("aligned", self.aligned.to_string())
+            .field("packages", packages.names().join(" "))
+            .field("files", files.id())
+            .field("without", self.install.without.join(" "))
+            .field("maker", wideleaf_kit::tool::said(&mkfs, &["-V"])?);
+        let entry = cache.get_or_build(
+            KIND,
+            &key,
+            || (),
+            |dir| {
+                // The packages unpacked, and the image of them.
+                cache.require_space(16 * packages.size()? + (1 << 30), "a disk of programs")?;
+                observer.event(Event::Step(&format!(
+                    "making a disk: {} and what it depends on, {} packages of Debian for {} on {}{}",
+                    wanted.join(", "),
+                    packages.names().len(),
+                    self.arch,
+                    self.filesystem.title(),
+                    if self.aligned { ", aligned" } else { "" }
+                )));
+                self.make(&packages, &mkfs, cache.root(), &dir.join("disk.img"))
+            },
+        )?;
+        Ok(entry.path("disk.img"))
+    }
+
+    fn make(&self, packages: &Packages, mkfs: &Path, near: &Path, out: &Path) -> Result<()> {
+        let scratch = Scratch::new(near)?;
+        let root = scratch.join("root");
+        fs::create_dir(&root)?;
+        packages.unpack(&root)?;
+        self.install.furnish(&root)?;
+        if self.aligned {
+            align_all(&root)?;
+        }
+        image::of_folder(self.filesystem, mkfs, &root, 0, &scratch, out)
+    }
+}
+
+impl Install {
+    /// Takes away what is not needed of the packages in `root`, and adds what is ours.
+    fn furnish(&self, root: &Path) -> Result<()> {
+        for folder in FOR_PEOPLE {
+            remove(&root.join(folder))?;
+        }
+        for path in &self.without {
+            let removed = remove(&root.join(path))?;
+            ensure!(
+                removed,
+                "{path}: to be left out, and in none of the packages"
+            );
+        }
+        for folder in MOUNT_POINTS.iter().chain(&["etc", OURS]) {
+            fs::create_dir_all(root.join(folder)).with_context(|| format!("/{folder}"))?;
+        }
+        for (path, text) in USERS {
+            fs::write(root.join(path), text).with_context(|| format!("/{path}"))?;
+        }
+        for (name, text) in &self.files {
+            let path = root.join(OURS).join(name);
+            fs::write(&path, text).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether something was there.
+fn remove(path: &Path) -> Result<bool> {
+    let Ok(meta) = path.symlink_metadata() else {
+        return Ok(false);
+    };
+    let removed = match meta.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    removed.with_context(|| path.display().to_string())?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_has_our_files_and_users_and_nothing_that_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for folder in ["usr/share/doc/x", "usr/share/x", "usr/lib/y"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let install = Install {
+            packages: Vec::new(),
+            files: BTreeMap::from([("work.py".into(), "print(1)".into())]),
+            without: vec!["usr/lib/y".into()],
+        };
+        install.furnish(root).unwrap();
+        for gone in ["usr/share/doc", "usr/lib/y"] {
+            assert!(!root.join(gone).exists(), "{gone}");
+        }
+        for there in ["usr/share/x", "tmp", "proc", "etc/passwd"] {
+            assert!(root.join(there).exists(), "{there}");
+        }
+        let ours = fs::read_to_string(root.join("wideleaf/work.py")).unwrap();
+        assert_eq!(ours, "print(1)");
+        // It is gone now.
+        let error = install.furnish(root).unwrap_err().to_string();
+        assert!(error.starts_with("usr/lib/y: "), "{error}");
+    }
+}
