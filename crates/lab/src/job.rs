@@ -92,7 +92,7 @@ pub trait Job: fmt::Debug + Sync + Sized {
     /// # Errors
     ///
     /// A sentence that names the value and what would be right.
-    fn parts(&self, _own: &Self::Options, _arch: Arch) -> Result<Vec<Part<Self::Options>>, String> {
+    fn parts(&self, _own: &Self::Options, _arch: Arch) -> Result<Vec<Part<Self::Options>>> {
         Ok(Vec::new())
     }
 
@@ -339,7 +339,7 @@ impl<J: Job> AnyJob for J {
 
     fn parts(&self, own: &Value, arch: Arch) -> Result<Vec<Part<Value>>> {
         let own = J::Options::deserialize(own)?;
-        let parts = Job::parts(self, &own, arch).map_err(anyhow::Error::msg)?;
+        let parts = Job::parts(self, &own, arch)?;
         let as_json = |(name, own)| Ok((name, serde_json::to_value(own)?));
         parts.into_iter().map(as_json).collect()
     }

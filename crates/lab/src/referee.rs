@@ -73,7 +73,9 @@ impl Symbols {
 
     /// `name+0x12` of a kernel address; user addresses have none.
     fn name(&self, pc: u64) -> Option<String> {
-        let after = self.functions.partition_point(|(address, _)| *address <= pc);
+        let after = self
+            .functions
+            .partition_point(|(address, _)| *address <= pc);
         let (address, name) = self.functions.get(after.checked_sub(1)?)?;
         // Beyond the image's text there are only modules and data.
         let offset = pc - address;
@@ -220,12 +222,23 @@ ffff800080020000 D jiffies
         };
         let files = ["source/init/main.c", "source/mm/memory.c"].map(|name| dir.path().join(name));
         let files = files.each_ref().map(|path| path.to_str().unwrap());
-        let link = ["-g", "-nostdlib", "-static", "-Wl,-e,start_kernel", "-o", "vmlinux"];
+        let link = [
+            "-g",
+            "-nostdlib",
+            "-static",
+            "-Wl,-e,start_kernel",
+            "-o",
+            "vmlinux",
+        ];
         run("gcc", &[&link[..], &files[..]].concat());
         std::fs::write(dir.path().join("System.map"), run("nm", &["vmlinux"])).unwrap();
 
         let symbols = Symbols::beside(&dir.path().join("Image"));
-        let (zap, _) = symbols.functions.iter().find(|(_, name)| name == "zap").unwrap();
+        let (zap, _) = symbols
+            .functions
+            .iter()
+            .find(|(_, name)| name == "zap")
+            .unwrap();
         let line = |symbols: &Symbols| symbols.lines.as_ref().and_then(|lines| lines.line(*zap));
         assert_eq!(line(&symbols), Some("mm/memory.c:2".into()));
 

@@ -419,34 +419,40 @@ fn candidates(
             continue;
         }
         match candidate(&path, request) {
-            Ok(Ok(candidate)) => found.push(candidate),
-            Ok(Err(why)) => skipped.push(Skipped { path, why }),
-            Err(why) if named => return Err(Error::File { path, why }),
-            Err(why) => skipped.push(Skipped { path, why }),
+            Ok(candidate) => found.push(candidate),
+            Err(No::File(why)) if named => return Err(Error::File { path, why }),
+            Err(No::File(why) | No::Use(why)) => skipped.push(Skipped { path, why }),
         }
     }
     Ok((found, skipped))
 }
 
-/// The outer error is one of the file; the inner one says that staging it is no use.
-fn candidate(path: &Path, request: &Request) -> Result<Result<Candidate, String>, String> {
+/// Why a file is not staged.
+enum No {
+    /// It cannot be.
+    File(String),
+    /// It could, and would gain nothing.
+    Use(String),
+}
+
+fn candidate(path: &Path, request: &Request) -> Result<Candidate, No> {
     let options = Options {
         dry_run: true,
         ..Options::new(LEAF_2M)
     };
-    let metadata = path.metadata().map_err(|e| e.to_string())?;
+    let metadata = path.metadata().map_err(|e| No::File(e.to_string()))?;
     // Nothing is written there. A file may have another one mounted over it, and be staged.
-    let report = align(path, Target::File(path), &options).map_err(|e| e.without_force())?;
+    let report =
+        align(path, Target::File(path), &options).map_err(|e| No::File(e.without_force()))?;
     if report.usable_after == 0 && !request.always {
-        return Ok(Err(
-            "has no block of 2M in its text that a leaf could map".into()
-        ));
+        let why = "has no block of 2M in its text that a leaf could map";
+        return Err(No::Use(why.into()));
     }
-    Ok(Ok(Candidate {
+    Ok(Candidate {
         path: path.to_path_buf(),
         original: Identity::from(&metadata),
         report,
-    }))
+    })
 }
 
 fn entry(candidate: &Candidate, have: &[Staged]) -> Staged {

@@ -4,7 +4,7 @@
 use super::known::{self, Chosen};
 use super::{NAME, Report, Task, Worked};
 use crate::kit::text::no_large_folios;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,14 +122,12 @@ impl Job for Programs {
 
     fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let own = asked.own;
-        let chosen = known::choose(&own.programs, &own.add, asked.arch)?;
+        let chosen = known::choose(&own.programs, &own.add, asked.arch).map_err(Error::msg)?;
         let mut all = chosen.iter().map(|chosen| &chosen.description);
-        let first = all.next().ok_or("--programs: name one at least")?;
+        let first = all.next().context("--programs: name one at least")?;
         if let Some(other) = all.find(|other| other.disk != first.disk) {
             let (one, other) = (&first.name, &other.name);
-            return Err(format!(
-                "{one} and {other} have a disk each: run one of them"
-            ));
+            bail!("{one} and {other} have a disk each: run one of them");
         }
         let all = || chosen.iter().map(|chosen| &chosen.description);
         let task = Task {
@@ -152,11 +150,11 @@ impl Job for Programs {
         Ok(plan.with_disk(own.window.of(disk, asked.page_size)?))
     }
 
-    fn parts(&self, own: &Options, arch: Arch) -> Result<Vec<Part<Options>>, String> {
+    fn parts(&self, own: &Options, arch: Arch) -> Result<Vec<Part<Options>>> {
         if own.programs.is_empty() && own.add.is_empty() {
             return Ok(Vec::new());
         }
-        let chosen = known::choose(&own.programs, &own.add, arch)?;
+        let chosen = known::choose(&own.programs, &own.add, arch).map_err(Error::msg)?;
         let (shared, alone): (Vec<_>, Vec<_>) = chosen
             .iter()
             .partition(|chosen| chosen.description.shares_its_disk());
@@ -382,16 +380,19 @@ mod tests {
     #[test]
     fn programs_that_share_a_disk_run_in_one_boot_and_others_alone() {
         let parts = |words: &str| {
-            let parts = Programs.parts(&options(words), Arch::X86_64).unwrap();
+            let parts = Job::parts(&Programs, &options(words), Arch::X86_64).unwrap();
             parts.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(parts(""), [""; 0]);
         let asked = "--programs gcc,stubs-musl,perl,clang";
         assert_eq!(parts(asked), ["perl,stubs-musl", "clang", "gcc"]);
         assert_eq!(parts("--programs all")[0], known::USUAL.join(","));
-        let of_gcc = &Programs
-            .parts(&options(&format!("{asked} --align")), Arch::X86_64)
-            .unwrap()[2];
+        let of_gcc = &Job::parts(
+            &Programs,
+            &options(&format!("{asked} --align")),
+            Arch::X86_64,
+        )
+        .unwrap()[2];
         assert_eq!(of_gcc.1, options("--programs gcc --align"));
     }
 
@@ -408,18 +409,21 @@ mod tests {
 
     #[test]
     fn a_program_that_failed_or_wrote_something_else_is_named() {
-        assert!(Programs.judge(&worked(|_| ())).is_ok());
-        let error = Programs.judge(&worked(|w| w.complaint = "status 3".into()));
+        assert!(Job::judge(&Programs, &worked(|_| ())).is_ok());
+        let error = Job::judge(&Programs, &worked(|w| w.complaint = "status 3".into()));
         assert!(
             error
                 .unwrap_err()
                 .to_string()
                 .contains("x failed: status 3")
         );
-        let error = Programs.judge(&worked(|w| {
-            w.cold.output = "a\nb\n".into();
-            w.warm.output = "a\nc\n".into();
-        }));
+        let error = Job::judge(
+            &Programs,
+            &worked(|w| {
+                w.cold.output = "a\nb\n".into();
+                w.warm.output = "a\nc\n".into();
+            }),
+        );
         let error = error.unwrap_err().to_string();
         assert!(
             error.contains("x wrote") && error.contains("'b' and 'c'"),
