@@ -401,7 +401,8 @@ watch() {
 }
 "#;
 
-/// What `script` starts by `watch` and `run` still runs after a second, and `run` says these words.
+/// A process that `script` starts by `watch` and `run` still runs after a second, and `run` says
+/// these words.
 fn still_runs(script: &str, words: &[&str]) {
     let Some(output) = in_namespace(&format!("{WATCH}{script}")) else {
         return;

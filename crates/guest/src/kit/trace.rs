@@ -83,7 +83,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_EXITKILL;
 
-/// What a command and all its descendants were when they ended.
+/// The states of a command and all its descendants when they ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     /// Executable mappings of files, process by process.
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(executable(maps, 3000), [perl]);
     }
 
-    /// What `script` and all that it starts were at their ends.
+    /// The states of `script` and all that it starts, at their ends.
     fn of(script: &str) -> Ended {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", script]);
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     #[ignore = "no test: the next one starts it as a process of its own"]
     fn as_threads() {
-        std::thread::spawn(|| std::thread::park());
+        std::thread::spawn(std::thread::park);
         let exits = std::thread::spawn(|| std::process::exit(9));
         let _ = exits.join();
     }

@@ -19,9 +19,9 @@ pub const SECONDS: u32 = 600;
 pub struct Description {
     /// Its name: that of the file, without `.toml`.
     pub name: String,
-    /// What it is, in one line.
+    /// One line about it.
     pub about: String,
-    /// What the guest's disk has for it.
+    /// The contents of its disk.
     pub disk: Contents,
     /// Where it runs.
     pub architectures: Vec<Arch>,
@@ -31,7 +31,7 @@ pub struct Description {
     pub seconds: u32,
     /// Fragments of `kernel/config` that it needs besides the usual.
     pub kernel: Vec<String>,
-    /// What the guest runs.
+    /// The part that the guest is told.
     pub program: Program,
 }
 

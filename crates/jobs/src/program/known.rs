@@ -9,7 +9,7 @@ use wideleaf_kbuild::Arch;
 /// Each description: the name, and the text.
 const TEXTS: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 
-/// What runs unless told, in this order: all of the lab's small user land.
+/// The programs that run unless told, in this order: all of the lab's small user land.
 pub const USUAL: [&str; 6] = [
     "perl",
     "python",
@@ -52,7 +52,7 @@ pub fn names() -> String {
 /// A program that was chosen.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// What it is.
+    /// Its description.
     pub description: Description,
     /// The user's own file that describes it, if one does.
     pub file: Option<PathBuf>,

@@ -28,11 +28,11 @@ pub struct Program {
     pub user: u32,
     /// Commands that run once before, and are not counted; each is a list of words.
     pub prepare: Vec<Vec<String>>,
-    /// What runs, as lists of words.
+    /// The commands, as lists of words.
     pub commands: Vec<Vec<String>>,
     /// Lines of standard output in which one of these stands are left out.
     pub ignore: Vec<String>,
-    /// What has to stand in the lines that are left.
+    /// Texts that the lines that are left must have.
     pub expect: Vec<String>,
 }
 

@@ -39,7 +39,7 @@ const FOR_PEOPLE: &[&str] = &[
 /// reading.
 const MOUNT_POINTS: &[&str] = &["dev", "proc", "run", "sys", "tmp"];
 
-/// What scripts of the package base-passwd would make.
+/// The users that scripts of the package base-passwd would make.
 const USERS: &[(&str, &str)] = &[
     (
         "etc/passwd",
@@ -48,7 +48,7 @@ const USERS: &[(&str, &str)] = &[
     ("etc/group", "root:x:0:\nuser:x:1000:\n"),
 ];
 
-/// What is on it.
+/// The contents of such a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Install {
     /// Packages of Debian; apt adds what these depend on.
@@ -64,11 +64,11 @@ pub struct Install {
 pub struct Installed<'a> {
     /// The disk's file system.
     pub filesystem: Filesystem,
-    /// Whose programs.
+    /// The programs' architecture.
     pub arch: Arch,
     /// Whether programs and libraries were given to `wideleaf align`.
     pub aligned: bool,
-    /// What is on it.
+    /// Its contents.
     pub install: &'a Install,
 }
 

@@ -124,7 +124,7 @@ impl Run {
         Ok(targets)
     }
 
-    /// What is asked of the job, one part after the other.
+    /// The options of each part of the job.
     fn parts(&self, arch: Arch) -> Result<Vec<(Option<String>, Value)>> {
         let parts = self.job.parts(&self.own, arch)?;
         if parts.is_empty() {

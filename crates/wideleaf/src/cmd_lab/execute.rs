@@ -19,7 +19,7 @@ use wideleaf_lab::vm::scratch;
 use wideleaf_lab::{referee, table};
 use wideleaf_report::outcome::Failure;
 
-/// What has been run.
+/// The runs until now.
 #[derive(Default)]
 struct Done {
     comparisons: Vec<Comparison>,
