@@ -181,7 +181,7 @@ mod tests {
         let table = "| a | b |\n|---|---|\n| 1 | **1.29** / 1.07 |\n| 2 | 5 |\n";
         assert_eq!(loose(&format!("# Page\n\n{table}\n{table}")), [3, 8]);
         let marked = format!("<!-- not measured -->\n\n{table}\n");
-        assert_eq!(loose(&marked), [0; 0]);
+        assert!(loose(&marked).is_empty());
         assert_eq!(loose(&format!("{marked}{table}")), [8]);
         for (begin, end) in [
             ("<!-- figures: exec -->", END),
@@ -189,11 +189,12 @@ mod tests {
             ("```", "```"),
         ] {
             let own = format!("{begin}\n{table}{end}\n");
-            assert_eq!(loose(&own), [0; 0]);
+            assert!(loose(&own).is_empty());
             assert_eq!(loose(&format!("{own}{table}")), [7]);
         }
         for cell in ["4K", "6.12 | 7.3", "R1", "one of 5", "x86-64", "64K, 2"] {
-            assert_eq!(loose(&format!("| 1 | {cell} |\n")), [0; 0], "{cell}");
+            let page = format!("| a | b | c |\n| 1 | {cell} |\n");
+            assert!(loose(&page).is_empty(), "{cell}");
         }
     }
 
@@ -221,9 +222,11 @@ mod tests {
     fn the_pages_of_this_project_are_as_the_figures_say() {
         let figures = Figures::read(&["../../results".into()]).unwrap();
         let mut asked = std::collections::BTreeSet::new();
-        let docs = std::fs::read_dir("../../docs")
-            .unwrap()
-            .map(|item| item.unwrap().path());
+        let folders = ["../../docs", "../../docs/jobs"];
+        let docs = folders.iter().flat_map(|folder| {
+            let items = std::fs::read_dir(folder).unwrap();
+            items.map(|item| item.unwrap().path())
+        });
         let pages = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
         for page in pages.chain(["../../README.md".into()]) {
             let text = std::fs::read_to_string(&page).unwrap();
@@ -231,7 +234,7 @@ mod tests {
             asked.extend(marks.map(|name| name.trim_end_matches(" -->").to_string()));
             let (_, stale) = fill(&text, &figures).unwrap();
             assert_eq!(stale, [], "{}", page.display());
-            assert_eq!(loose(&text), [0; 0], "{}", page.display());
+            assert!(loose(&text).is_empty(), "{}", page.display());
         }
         let tables = crate::tables::names().map(String::from);
         let sheets = figures.sheets.iter().map(|sheet| sheet.table.clone());

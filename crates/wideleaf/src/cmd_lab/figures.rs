@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Figures that are committed: results in their compact form, and the pages that show them.
 
-use super::files::files_in;
 use super::repeat;
 use crate::stdout::{say, tell};
 use anyhow::{Context, Result, bail, ensure};
@@ -137,16 +136,26 @@ pub fn markdown(folders: &[PathBuf], pages: &[PathBuf], check: bool) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// The pages of a folder by name; any other path is one itself.
+/// The pages of a folder and of those in it, by name; any other path is one itself.
 fn pages_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
     for path in paths {
         match path.is_dir() {
-            true => pages.extend(files_in(path, "md")?),
+            true => pages.extend(pages_below(path)?),
             false => pages.push(path.clone()),
         }
     }
     Ok(pages)
+}
+
+fn pages_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let what = || folder.display().to_string();
+    let items = std::fs::read_dir(folder).with_context(what)?;
+    let paths: std::io::Result<Vec<_>> = items.map(|item| Ok(item?.path())).collect();
+    let mut paths = paths.with_context(what)?;
+    paths.retain(|path| path.is_dir() || path.extension().is_some_and(|end| end == "md"));
+    paths.sort();
+    pages_of(&paths)
 }
 
 #[cfg(test)]
@@ -215,7 +224,9 @@ mod tests {
     #[test]
     fn a_page_that_differs_is_told_and_then_written() {
         let folder = tempfile::tempdir().unwrap();
-        let page = folder.path().join("page.md");
+        let deeper = folder.path().join("jobs");
+        std::fs::create_dir(&deeper).unwrap();
+        let page = deeper.join("page.md");
         let text = "# Page\n\n<!-- figures: front -->\n8192\n<!-- end -->\n";
         std::fs::write(&page, text).unwrap();
         let rows = [PathBuf::from("../../results")];

@@ -51,7 +51,7 @@ pub struct Report {
     /// time]
     #[arg(long, value_name = "ID", requires = "compact")]
     commit: Option<String>,
-    /// Write the tables of figures in this page, or in the pages of this folder,
+    /// Write the tables of figures in this page, or in the pages below this folder,
     /// instead
     #[arg(long, value_name = "PAGE", conflicts_with_all = ["output", "compact"])]
     markdown: Vec<PathBuf>,
