@@ -387,12 +387,8 @@ mod tests {
         let asked = "--programs gcc,stubs-musl,perl,clang";
         assert_eq!(parts(asked), ["perl,stubs-musl", "clang", "gcc"]);
         assert_eq!(parts("--programs all")[0], known::USUAL.join(","));
-        let of_gcc = &Job::parts(
-            &Programs,
-            &options(&format!("{asked} --align")),
-            Arch::X86_64,
-        )
-        .unwrap()[2];
+        let asked = options(&format!("{asked} --align"));
+        let of_gcc = &Job::parts(&Programs, &asked, Arch::X86_64).unwrap()[2];
         assert_eq!(of_gcc.1, options("--programs gcc --align"));
     }
 

@@ -29,6 +29,9 @@ const KIND: &str = "image";
 /// The file system's identity, always the same: images of one key are equal.
 const UUID: &str = "57494445-4c45-4146-8000-000000000001";
 
+/// Files, folders and links that are many, see [`mkfs_xfs`].
+const MANY: u64 = 2000;
+
 /// What an image holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -195,11 +198,17 @@ fn word(path: &Path) -> Result<&str> {
 }
 
 /// Two allocation groups, as mkfs insists on a second superblock: a large one
-/// with the log and the files, and the smallest possible one.
+/// with the log and the files, and the smallest possible one. XFS spreads
+/// folders over the groups, each with its files: where there are many, the
+/// second one has to hold as much as the first.
 fn mkfs_xfs(mkfs: &Path, root: &Path, proto: &Path, tree: &Tree, out: &Path) -> Result<Command> {
     // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
     let group = tree.bytes.next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
-    allocate(out, group + (32 << 20))?;
+    let second = match tree.inodes > MANY {
+        true => group,
+        false => 32 << 20,
+    };
+    allocate(out, group + second)?;
     let text = format!("/\n0 0\nd--755 0 0\n{}$\n", tree.proto);
     fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
     let mut command = Command::new(mkfs);

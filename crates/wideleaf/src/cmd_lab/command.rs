@@ -229,6 +229,26 @@ mod tests {
         assert_eq!(parse("--arch all --page-size 16K").unwrap().len(), 1);
     }
 
+    #[test]
+    fn programs_with_disks_of_their_own_are_comparisons_of_their_own() {
+        let told = |args: &str| {
+            let targets = parse(args).unwrap();
+            targets.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            told("--job program --programs gcc,perl,python"),
+            [
+                "program perl,python, Linux 6.12, arm64, 64K pages",
+                "program gcc, Linux 6.12, arm64, 64K pages"
+            ]
+        );
+        let usual = told("--job program");
+        assert_eq!(usual, ["program, Linux 6.12, arm64, 64K pages"]);
+        // Kernels of one machine serve all of them.
+        let given = "--job program --programs all --kernel pristine=/x,patched=/y";
+        assert!(parse(given).unwrap().len() > 10);
+    }
+
     /// A comparison that these arguments ask for, without having been run.
     fn comparison(args: &str) -> wideleaf_lab::results::Comparison {
         let target = parse(args).unwrap().remove(0);
@@ -261,6 +281,7 @@ mod tests {
             "--job exec-sizes --sizes 64K,2M --variants pristine,reads,patched",
             "--job sparse --touch pages:10,clusters:64K:50",
             "--job program --programs perl,python --align",
+            "--job program --programs gcc --fs ext4",
             "--job entropy --loads 20 --append nokaslr",
             "--job mm-selftests --tests mmap --without cow",
             "--job storm --cpus 2 --seconds 9 --scenario pinned --extra storm --plant no-unmap",
@@ -282,6 +303,7 @@ mod tests {
         for (args, known) in [
             ("--base 6.13", "7.3"),
             ("--job exce", "kunit"),
+            ("--job program --programs cobol", "stubs-musl"),
             ("--arch riscv", "x86_64"),
             ("--page-size 8K", "64K"),
             ("--profile m1", "neoverse-n1"),
