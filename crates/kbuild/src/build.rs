@@ -251,6 +251,11 @@ impl<'a> Inputs<'a> {
             fs::copy(&from, into.join(name))
                 .with_context(|| format!("cannot copy {}", from.display()))?;
         }
+        let debug = whole.path("vmlinux");
+        if debug != image && debug.exists() {
+            fs::copy(&debug, into.join("vmlinux"))
+                .with_context(|| format!("cannot copy {}", debug.display()))?;
+        }
         let to = into.join(image_name(spec.arch));
         fs::write(&to, bytes).with_context(|| format!("cannot write {}", to.display()))
     }

@@ -34,12 +34,23 @@ impl Lines {
         Some(Self { debug, source })
     }
 
-    /// `mm/memory.c:1573`
+    /// `mm/memory.c:1573`; of an inlined function the line that calls it too, and that first:
+    /// `mm/memory.c:1573, include/linux/mm.h:12`.
     fn line(&self, pc: u64) -> Option<String> {
-        let location = self.debug.find_location(pc).ok()??;
-        let file = location.file?;
-        let file = file.strip_prefix(&self.source).unwrap_or(file);
-        Some(format!("{file}:{}", location.line?))
+        let mut frames = self.debug.find_frames(pc).ok()?;
+        let mut lines = Vec::new();
+        while let Ok(Some(frame)) = frames.next() {
+            let location = frame.location?;
+            let file = location.file?;
+            let file = file.strip_prefix(&self.source).unwrap_or(file);
+            lines.push(format!("{file}:{}", location.line?));
+        }
+        let innermost = lines.first()?.clone();
+        let outermost = lines.pop()?;
+        Some(match lines.is_empty() {
+            true => outermost,
+            false => format!("{outermost}, {innermost}"),
+        })
     }
 }
 

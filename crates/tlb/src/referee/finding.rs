@@ -59,7 +59,8 @@ pub struct Place {
     /// The same in words, if the lab knows the kernel's symbols.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbol: Option<String>,
-    /// `mm/memory.c:1573`, if the kernel was built with debug information.
+    /// `mm/memory.c:1573`, if the kernel was built with debug information; of an inlined function
+    /// the line that calls it first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
 }
