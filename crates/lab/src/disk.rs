@@ -6,6 +6,7 @@ mod debian;
 pub mod filesystem;
 pub mod image;
 pub mod installed;
+mod packaged;
 pub mod selftests;
 pub mod userland;
 

@@ -2,15 +2,13 @@
 //! A disk with programs of Debian as they come, with all that they depend on.
 
 use crate::disk::filesystem::Filesystem;
-use crate::disk::image;
-use crate::vm::scratch::Scratch;
+use crate::disk::packaged::Packaged;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
-use wideleaf_debian::Packages;
 use wideleaf_kbuild::Arch;
-use wideleaf_kit::events::{Event, Observer};
+use wideleaf_kit::events::Observer;
 
 /// Part of every key: to be raised when the same inputs give another image.
 const LAYOUT: &str = "1";
@@ -36,51 +34,30 @@ pub struct Debian {
 }
 
 impl Debian {
-    /// Finds the image in the cache or makes it; the observer hears when work
-    /// begins that takes a while.
+    /// The image, made if it is not in the cache.
     ///
     /// # Errors
     ///
-    /// If packages cannot be had, or mkfs is missing or fails.
+    /// As [`Packaged::ensure`].
     pub fn ensure(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
-        let mkfs = self.filesystem.mkfs()?;
-        let packages = Packages::ensure(self.arch, self.packages, cache, observer)?;
-        let key = Key::new()
-            .field("layout", LAYOUT)
-            .field("filesystem", self.filesystem.name())
-            .field("arch", self.arch.name())
-            .field("packages", packages.names().join(" "))
-            .field("maker", wideleaf_kit::tool::said(&mkfs, &["-V"])?);
-        let entry = cache.get_or_build(
-            KIND,
-            &key,
-            || (),
-            |dir| {
-                cache.require_space(1 << 30, "a disk of Debian's programs")?;
-                observer.event(Event::Step(&format!(
-                    "making a disk: {} and what it depends on, {} packages of Debian for {} on {}",
-                    self.packages.join(", "),
-                    packages.names().len(),
-                    self.arch,
-                    self.filesystem.title(),
-                )));
-                self.make(&packages, &mkfs, cache.root(), &dir.join("disk.img"))
-            },
-        )?;
-        Ok(entry.path("disk.img"))
+        let disk = Packaged {
+            kind: KIND,
+            filesystem: self.filesystem,
+            arch: self.arch,
+            aligned: false,
+            packages: self.packages.to_vec(),
+            key: Key::new().field("layout", LAYOUT),
+        };
+        disk.ensure(furnish, cache, observer)
     }
+}
 
-    fn make(&self, packages: &Packages, mkfs: &Path, near: &Path, out: &Path) -> Result<()> {
-        let scratch = Scratch::new(near)?;
-        let root = scratch.join("root");
-        fs::create_dir(&root)?;
-        packages.unpack(&root)?;
-        remove_unused(&root)?;
-        for folder in MOUNT_POINTS {
-            fs::create_dir_all(root.join(folder)).with_context(|| format!("/{folder}"))?;
-        }
-        image::of_folder(self.filesystem, mkfs, &root, 0, &scratch, out)
+fn furnish(root: &Path) -> Result<()> {
+    remove_unused(root)?;
+    for folder in MOUNT_POINTS {
+        fs::create_dir_all(root.join(folder)).with_context(|| format!("/{folder}"))?;
     }
+    Ok(())
 }
 
 /// Removes what packages bring along for people and compilers.

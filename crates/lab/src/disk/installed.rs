@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A disk with packages of Debian as a program needs them at run time, and files of the program's
-//! own. Nothing is configured: no maintainer script runs. What scripts would make and programs miss,
-//! users and groups above all, is made here.
+//! own. Nothing is configured: no maintainer script runs. The users, groups and folders that scripts
+//! would make, and that programs miss, are made here.
 
-use crate::disk::aligned::align_all;
 use crate::disk::filesystem::Filesystem;
-use crate::disk::image;
-use crate::vm::scratch::Scratch;
+use crate::disk::packaged::Packaged;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use wideleaf_cache::{Cache, Key};
-use wideleaf_debian::Packages;
 use wideleaf_kbuild::Arch;
-use wideleaf_kit::events::{Event, Observer};
+use wideleaf_kit::events::Observer;
 
 /// Part of every key: to be raised when the same inputs give another image.
 const LAYOUT: &str = "1";
@@ -73,59 +70,31 @@ pub struct Installed<'a> {
 }
 
 impl Installed<'_> {
-    /// Finds the image in the cache or makes it; the observer hears when work
-    /// begins that takes a while.
+    /// The image, made if it is not in the cache.
     ///
     /// # Errors
     ///
-    /// If packages cannot be had, a path to be left out is in none of them, or mkfs is missing or
-    /// fails.
+    /// As [`Packaged::ensure`], and if a path to be left out is in none of the packages.
     pub fn ensure(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
-        let mkfs = self.filesystem.mkfs()?;
-        let wanted: Vec<_> = self.install.packages.iter().map(String::as_str).collect();
-        let packages = Packages::ensure(self.arch, &wanted, cache, observer)?;
-        let files = self.install.files.iter();
+        let Install {
+            packages,
+            files,
+            without,
+        } = self.install;
+        let files = files.iter();
         let files = files.fold(Key::new(), |key, (name, text)| key.field(name, text));
-        let key = Key::new()
-            .field("layout", LAYOUT)
-            .field("filesystem", self.filesystem.name())
-            .field("arch", self.arch.name())
-            .field("aligned", self.aligned.to_string())
-            .field("packages", packages.names().join(" "))
-            .field("files", files.id())
-            .field("without", self.install.without.join(" "))
-            .field("maker", wideleaf_kit::tool::said(&mkfs, &["-V"])?);
-        let entry = cache.get_or_build(
-            KIND,
-            &key,
-            || (),
-            |dir| {
-                // The packages unpacked, and the image of them.
-                cache.require_space(16 * packages.size()? + (1 << 30), "a disk of programs")?;
-                observer.event(Event::Step(&format!(
-                    "making a disk: {} and what it depends on, {} packages of Debian for {} on {}{}",
-                    wanted.join(", "),
-                    packages.names().len(),
-                    self.arch,
-                    self.filesystem.title(),
-                    if self.aligned { ", aligned" } else { "" }
-                )));
-                self.make(&packages, &mkfs, cache.root(), &dir.join("disk.img"))
-            },
-        )?;
-        Ok(entry.path("disk.img"))
-    }
-
-    fn make(&self, packages: &Packages, mkfs: &Path, near: &Path, out: &Path) -> Result<()> {
-        let scratch = Scratch::new(near)?;
-        let root = scratch.join("root");
-        fs::create_dir(&root)?;
-        packages.unpack(&root)?;
-        self.install.furnish(&root)?;
-        if self.aligned {
-            align_all(&root)?;
-        }
-        image::of_folder(self.filesystem, mkfs, &root, 0, &scratch, out)
+        let disk = Packaged {
+            kind: KIND,
+            filesystem: self.filesystem,
+            arch: self.arch,
+            aligned: self.aligned,
+            packages: packages.iter().map(String::as_str).collect(),
+            key: Key::new()
+                .field("layout", LAYOUT)
+                .field("files", files.id())
+                .field("without", without.join(" ")),
+        };
+        disk.ensure(|root| self.install.furnish(root), cache, observer)
     }
 }
 
