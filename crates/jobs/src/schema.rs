@@ -42,10 +42,10 @@ pub fn page(text: &str) -> Result<String> {
 
 /// The values of the fields that have a few.
 fn names() -> String {
-    fn list<T: AsRef<str>>(names: Vec<T>) -> String {
-        let quoted = names.iter().map(|name| format!("`\"{}\"`", name.as_ref()));
+    let list = |names: Vec<&str>| {
+        let quoted = names.iter().map(|name| format!("`\"{name}\"`"));
         quoted.collect::<Vec<_>>().join(", ")
-    }
+    };
     let jobs = registry::public().map(|job| job.name()).collect();
     let rows = [
         ("job", list(jobs)),
@@ -66,8 +66,14 @@ fn names() -> String {
             list(Variant::ALL.iter().map(|variant| variant.name()).collect()),
         ),
         ("level", list(levels())),
-        ("kind", list(kinds())),
-        ("status", list(statuses())),
+        (
+            "kind",
+            list(Kind::ALL.iter().map(|kind| kind.name()).collect()),
+        ),
+        (
+            "status",
+            list(Status::ALL.iter().map(|status| status.name()).collect()),
+        ),
     ];
     let mut out = String::from("| field | values |\n|---|---|\n");
     for (field, values) in rows {
@@ -86,40 +92,6 @@ fn levels() -> Vec<&'static str> {
         }
     }
     levels
-}
-
-/// The kinds of the referee's findings. The compiler tells of one that is missing.
-fn kinds() -> Vec<&'static str> {
-    let next = |kind: &Kind| match kind {
-        Kind::StaleTranslation => Some(Kind::StaleGrant),
-        Kind::StaleGrant => Some(Kind::NoBreak),
-        Kind::NoBreak => Some(Kind::NoFlush),
-        Kind::NoFlush => Some(Kind::SizeConflict),
-        Kind::SizeConflict => Some(Kind::Contiguous),
-        Kind::Contiguous => Some(Kind::TableReuse),
-        Kind::TableReuse => Some(Kind::Unsynchronised),
-        Kind::Unsynchronised => Some(Kind::AsidReuse),
-        Kind::AsidReuse => None,
-    };
-    let all = std::iter::successors(Some(Kind::StaleTranslation), next);
-    all.map(Kind::name).collect()
-}
-
-/// How a test ended. The compiler tells of one that is missing.
-fn statuses() -> Vec<String> {
-    let next = |status: &Status| match status {
-        Status::Pass => Some(Status::Fail),
-        Status::Fail => Some(Status::Skip),
-        Status::Skip => None,
-    };
-    let name = |status| {
-        serde_json::to_value(status)
-            .ok()?
-            .as_str()
-            .map(String::from)
-    };
-    let all = std::iter::successors(Some(Status::Pass), next);
-    all.filter_map(name).collect()
 }
 
 /// What can be asked: of every job, then of each.

@@ -3,6 +3,7 @@
 //! (Documentation/dev-tools/ktap.rst): KUnit's suites and the selftests' programs.
 
 use serde::{Deserialize, Serialize};
+use wideleaf_kit::named;
 
 /// One test of KUnit, or of a selftest's program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,17 +17,18 @@ pub struct Test {
     pub reason: String,
 }
 
-/// How a test ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Status {
-    /// `ok`
-    Pass,
-    /// `not ok`
-    Fail,
-    /// `ok … # SKIP`
-    Skip,
-}
+named!(
+    /// How a test ended.
+    Status, "status of a test", {
+        /// `ok`
+        Pass = "pass",
+        /// `not ok`
+        Fail = "fail",
+        /// `ok … # SKIP`
+        Skip = "skip",
+    }
+);
+
 /// A test's line: `ok 3 name`, `not ok 3 - name`, `ok 3 name # SKIP reason`, and as kselftest.h
 /// has it, `ok 3 # SKIP name`.
 pub fn result_line(line: &str) -> Option<Test> {

@@ -3,51 +3,34 @@
 
 use super::format::{Desc, Leaf};
 use serde::{Deserialize, Serialize};
+use wideleaf_kit::named;
 
-/// The rule that was broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// An address was used while a TLB could still translate it elsewhere.
-    StaleTranslation,
-    /// An access could still be granted by an entry that was taken away.
-    StaleGrant,
-    /// A live entry was changed directly into one that needs an invalid one
-    /// between.
-    NoBreak,
-    /// The entry was made invalid between, but its old translation was not
-    /// invalidated, or the invalidation was not complete.
-    NoFlush,
-    /// Two entries of different size could be cached for one address.
-    SizeConflict,
-    /// Entries of one contiguous group do not agree.
-    Contiguous,
-    /// An entry was made valid in a table that was taken out of use and that
-    /// a TLB could still walk.
-    TableReuse,
-    /// A new kernel entry was used before the barriers that make it visible.
-    Unsynchronised,
-    /// Page tables were put to use under an ASID by which a TLB may still hold
-    /// entries of others.
-    AsidReuse,
-}
-
-impl Kind {
-    /// As in the JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::StaleTranslation => "stale-translation",
-            Kind::StaleGrant => "stale-grant",
-            Kind::NoBreak => "no-break",
-            Kind::NoFlush => "no-flush",
-            Kind::SizeConflict => "size-conflict",
-            Kind::Contiguous => "contiguous",
-            Kind::TableReuse => "table-reuse",
-            Kind::Unsynchronised => "unsynchronised",
-            Kind::AsidReuse => "asid-reuse",
-        }
+named!(
+    /// The rule that was broken.
+    Kind, "kind of finding", {
+        /// An address was used while a TLB could still translate it elsewhere.
+        StaleTranslation = "stale-translation",
+        /// An access could still be granted by an entry that was taken away.
+        StaleGrant = "stale-grant",
+        /// A live entry was changed directly into one that needs an invalid one between.
+        NoBreak = "no-break",
+        /// The entry was made invalid between, but its old translation was not invalidated, or the
+        /// invalidation was not complete.
+        NoFlush = "no-flush",
+        /// Two entries of different size could be cached for one address.
+        SizeConflict = "size-conflict",
+        /// Entries of one contiguous group do not agree.
+        Contiguous = "contiguous",
+        /// An entry was made valid in a table that was taken out of use and that a TLB could still
+        /// walk.
+        TableReuse = "table-reuse",
+        /// A new kernel entry was used before the barriers that make it visible.
+        Unsynchronised = "unsynchronised",
+        /// Page tables were put to use under an ASID by which a TLB may still hold entries of
+        /// others.
+        AsidReuse = "asid-reuse",
     }
-}
+);
 
 /// Where something happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
