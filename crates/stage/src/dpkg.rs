@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which files dpkg is about to replace or remove, as apt tells a hook.
 
+use std::ffi::OsStr;
 use std::io::Read;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The installed files of the packages that apt lists on the input of a
@@ -10,18 +12,15 @@ use std::process::Command;
 pub fn affected(mut input: impl Read) -> std::io::Result<Vec<PathBuf>> {
     let mut text = String::new();
     input.read_to_string(&mut text)?;
-    let mut files = Vec::new();
-    for package in packages(&text) {
-        let output = Command::new("dpkg-query").args(["-L", package]).output()?;
-        // A package that is new has no files yet.
-        let listed = output.stdout.split(|b| *b == b'\n');
-        files.extend(listed.filter_map(|line| {
-            use std::os::unix::ffi::OsStrExt;
-            let path = std::path::Path::new(std::ffi::OsStr::from_bytes(line));
-            path.is_absolute().then(|| path.canonicalize().ok())?
-        }));
-    }
-    Ok(files)
+    let mut query = Command::new("dpkg-query");
+    query.arg("-L").args(packages(&text));
+    // It fails for a package that is new, and lists the files of the others.
+    let listed = query.output()?.stdout;
+    let file = |line| {
+        let path = Path::new(OsStr::from_bytes(line));
+        path.is_absolute().then(|| path.canonicalize().ok())?
+    };
+    Ok(listed.split(|b| *b == b'\n').filter_map(file).collect())
 }
 
 /// `VERSION 3`, apt's configuration, an empty line, then for each step

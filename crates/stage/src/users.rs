@@ -7,16 +7,16 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use wideleaf_procmap::mappings;
 
 /// The processes that map each of these copies, by the copy's name. Of processes that cannot be
 /// looked at nothing is known; root can look at all that /proc shows.
 pub(crate) fn of(files: &Path, staged: &[Staged]) -> HashMap<String, Vec<u32>> {
-    let mut wanted: HashMap<String, String> = HashMap::new();
+    let mut wanted: HashMap<(String, u64), String> = HashMap::new();
     for staged in staged {
         if let Ok(m) = files.join(&staged.copy).metadata() {
-            let (major, minor, inode) = (major(m.dev()), minor(m.dev()), m.ino());
-            let key = format!("{major:02x}:{minor:02x} {inode}");
-            wanted.insert(key, staged.copy.clone());
+            let device = format!("{:02x}:{:02x}", major(m.dev()), minor(m.dev()));
+            wanted.insert((device, m.ino()), staged.copy.clone());
         }
     }
     let mut users: HashMap<String, Vec<u32>> = HashMap::new();
@@ -26,8 +26,8 @@ pub(crate) fn of(files: &Path, staged: &[Staged]) -> HashMap<String, Vec<u32>> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()) {
         let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-        for line in maps.split(|b| *b == b'\n') {
-            let Some(copy) = key(line).and_then(|key| wanted.get(&key)) else {
+        for vma in mappings(&maps) {
+            let Some(copy) = wanted.get(&(vma.device, vma.inode)) else {
                 continue;
             };
             let pids = users.entry(copy.clone()).or_default();
@@ -37,24 +37,4 @@ pub(crate) fn of(files: &Path, staged: &[Staged]) -> HashMap<String, Vec<u32>> {
         }
     }
     users
-}
-
-/// Device and inode of a line: `start-end perms offset device inode path`.
-fn key(line: &[u8]) -> Option<String> {
-    let mut fields = line.split(|b| *b == b' ').skip(3);
-    let (device, inode) = (fields.next()?, fields.next()?);
-    let text = |bytes| std::str::from_utf8(bytes).ok();
-    Some(format!("{} {}", text(device)?, text(inode)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_maps_names_device_and_inode() {
-        let line = b"00658000-01b8b000 r-xp 00258000 00:27 2            /usr/bin/a b";
-        assert_eq!(key(line).as_deref(), Some("00:27 2"));
-        assert_eq!(key(b""), None);
-    }
 }
