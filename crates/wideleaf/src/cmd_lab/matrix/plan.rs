@@ -24,6 +24,8 @@ const RECIPE: &str = "1";
 pub struct Entry {
     /// As the file has it.
     pub row: Row,
+    /// Its options.
+    run: Run,
     /// Job, machine, kernels.
     pub target: Target,
     /// The names of its kernels by all that goes into them.
@@ -129,6 +131,7 @@ impl<'a> Planner<'a> {
             let Some(version) = self.sources.get(&target.base.to_string()) else {
                 return Ok(Entry {
                     row,
+                    run,
                     target,
                     kernels: Vec::new(),
                     planned: None,
@@ -168,6 +171,7 @@ impl<'a> Planner<'a> {
             row,
             planned: Some(planned),
             kernels,
+            run,
             target,
         })
     }
@@ -204,8 +208,7 @@ impl<'a> Planner<'a> {
     /// If it cannot be made.
     pub fn disk(&self, entry: &Entry, observer: &dyn Observer) -> Result<String> {
         let target = &entry.target;
-        let run: Run = words::parse(&entry.row.words)?.0;
-        let lab = run.lab(self.cache, observer)?;
+        let lab = entry.run.lab(self.cache, observer)?;
         let whom = target.plan.disk.as_ref();
         let whom = whom.map(|disk| (disk, target.disk_for(disk, &lab.kernels)));
         let what = format!("{whom:?}");
@@ -244,8 +247,7 @@ impl<'a> Planner<'a> {
         let mut seen = BTreeSet::new();
         let mut lacking = 0;
         for entry in entries {
-            let run: Run = words::parse(&entry.row.words)?.0;
-            let lab = run.lab(self.cache, &|_: Event<'_>| ())?;
+            let lab = entry.run.lab(self.cache, &|_: Event<'_>| ())?;
             for (variant, key) in entry.target.variants.iter().zip(&entry.kernels) {
                 let Some(mut spec) = entry.target.spec(*variant, &lab.kernels) else {
                     continue;
@@ -268,7 +270,6 @@ impl<'a> Planner<'a> {
     ///
     /// If they cannot be had.
     pub fn prepare(&self, entry: &Entry, observer: &dyn Observer) -> Result<()> {
-        let run: Run = words::parse(&entry.row.words)?.0;
-        run.lab(self.cache, observer)?.prepare(&entry.target)
+        entry.run.lab(self.cache, observer)?.prepare(&entry.target)
     }
 }
