@@ -247,14 +247,11 @@ impl<'a> Inputs<'a> {
             fault.name
         )));
         for name in ["System.map", "build.log", "config", "meta.json"] {
-            let from = whole.path(name);
-            fs::copy(&from, into.join(name))
-                .with_context(|| format!("cannot copy {}", from.display()))?;
+            copy(&whole.path(name), &into.join(name))?;
         }
-        let debug = whole.path("vmlinux");
-        if debug != image && debug.exists() {
-            fs::copy(&debug, into.join("vmlinux"))
-                .with_context(|| format!("cannot copy {}", debug.display()))?;
+        let debug = whole.path(DEBUG);
+        if debug.exists() {
+            copy(&debug, &into.join(DEBUG))?;
         }
         let to = into.join(image_name(spec.arch));
         fs::write(&to, bytes).with_context(|| format!("cannot write {}", to.display()))
@@ -347,14 +344,10 @@ impl<'a> Inputs<'a> {
             (obj.join("System.map"), "System.map"),
             (build.log_path.clone(), "build.log"),
         ] {
-            fs::copy(&from, into.join(to))
-                .with_context(|| format!("cannot copy {}", from.display()))?;
+            copy(&from, &into.join(to))?;
         }
-        // On x86-64 it is the image itself.
-        if config.contains("\nCONFIG_DEBUG_INFO=y\n") && self.spec.arch != Arch::X86_64 {
-            let from = obj.join("vmlinux");
-            fs::copy(&from, into.join("vmlinux"))
-                .with_context(|| format!("cannot copy {}", from.display()))?;
+        if config.contains("\nCONFIG_DEBUG_INFO=y\n") {
+            copy(&obj.join(DEBUG), &into.join(DEBUG))?;
         }
         fs::write(into.join("config"), config)?;
         fs::write(into.join("meta.json"), serde_json::to_vec_pretty(&meta)?)?;
@@ -586,6 +579,14 @@ fn steers_kbuild(name: &str) -> bool {
         ]
         .iter()
         .any(|prefix| name.starts_with(prefix))
+}
+
+/// The file with the kernel's debug information; on x86-64 it is the image itself.
+const DEBUG: &str = "vmlinux";
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+    Ok(())
 }
 
 /// The file that QEMU boots, in the object folder. On x86-64 that is the ELF

@@ -259,7 +259,8 @@ fn split(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix(FIRST)?.split_once("\",")
 }
 
-fn hash(text: &str) -> String {
+/// The hash that seals a file of figures, of all that follows it.
+pub(crate) fn hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 

@@ -5,6 +5,7 @@
 //! The file is TOML, written by hand and then sealed: its first line is the hash of all that
 //! follows. `docs/lab-schema.md` has the fields.
 
+use crate::compact::hash;
 use crate::layout::table;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -99,10 +100,6 @@ fn split(text: &str) -> (Option<String>, &str) {
         Some((hash, content)) => (Some(hash.into()), content),
         None => (None, text),
     }
-}
-
-fn hash(text: &str) -> String {
-    blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
 fn parse(content: &str, path: &Path) -> Result<Sheet> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Figures that are committed: results in their compact form, and the pages that show them.
 
+use super::files::files_below;
 use super::repeat;
 use crate::stdout::{say, tell};
 use anyhow::{Context, Result, bail, ensure};
@@ -141,21 +142,11 @@ fn pages_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
     for path in paths {
         match path.is_dir() {
-            true => pages.extend(pages_below(path)?),
+            true => pages.extend(files_below(path, "md")?),
             false => pages.push(path.clone()),
         }
     }
     Ok(pages)
-}
-
-fn pages_below(folder: &Path) -> Result<Vec<PathBuf>> {
-    let what = || folder.display().to_string();
-    let items = std::fs::read_dir(folder).with_context(what)?;
-    let paths: std::io::Result<Vec<_>> = items.map(|item| Ok(item?.path())).collect();
-    let mut paths = paths.with_context(what)?;
-    paths.retain(|path| path.is_dir() || path.extension().is_some_and(|end| end == "md"));
-    paths.sort();
-    pages_of(&paths)
 }
 
 #[cfg(test)]
