@@ -181,7 +181,7 @@ impl Asked<'_> {
         };
         let show = self.show.unwrap_or(match figure {
             _ if kernel.contains('/') => Show::In(1.0, 2),
-            // What is per thousand is no count, though it stands beside counts.
+            // A figure per thousand is no count, though it stands beside counts.
             _ if figure.ends_with("_per_1000") => Show::In(1.0, 3),
             _ => Show::Count,
         });

@@ -73,7 +73,7 @@ fn job(root: &str, programs: &[Program], device: Option<&str>, port: &Port) -> R
     let counter = ReadCounter::BlockDevice(device.to_string());
     furnish(root)?;
     set_clock()?;
-    // What a program leaves behind becomes a child of this process.
+    // Processes that a program leaves behind become children of this one.
     prctl::set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
     let mut reports = Vec::new();
     for (program, number) in programs.iter().zip(0u8..) {

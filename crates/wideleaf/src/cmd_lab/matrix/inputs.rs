@@ -193,7 +193,7 @@ mod tests {
             // The series: no pristine kernel has it.
             ("kernel/text/overlay/mm/leaf_policy.c", vec![1, 2, 3, 4]),
             ("kernel/planted/6.12/wrong-offset.patch", vec![4]),
-            // What counts, where something is counted.
+            // The plugin, where it counts something.
             ("plugin.so", vec![1]),
             ("guest", vec![0, 1, 2, 3, 4]),
             // No kernel is made of it.

@@ -38,7 +38,7 @@ pub fn inputs(workspace: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
     let lock = fs::read_to_string(workspace.join("Cargo.lock"))?;
     let mut packages = packages(&lock);
     for package in packages.iter_mut().filter(|package| !package.is_foreign) {
-        // What only tests need is in Cargo.lock as well.
+        // Cargo.lock names the crates that only tests need as well.
         let text = fs::read_to_string(folder(workspace, &package.name).join("Cargo.toml"))?;
         let needs = needs(&text);
         package
