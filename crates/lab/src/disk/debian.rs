@@ -38,7 +38,7 @@ impl Debian {
     ///
     /// # Errors
     ///
-    /// As [`Packaged::ensure`].
+    /// If packages cannot be had, or mkfs is missing or fails.
     pub fn ensure(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
         let disk = Packaged {
             kind: KIND,

@@ -74,7 +74,8 @@ impl Installed<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Packaged::ensure`], and if a path to be left out is in none of the packages.
+    /// If packages cannot be had, a path to be left out is in none of them, or mkfs is missing or
+    /// fails.
     pub fn ensure(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
         let Install {
             packages,
