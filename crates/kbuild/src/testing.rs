@@ -6,6 +6,7 @@ use crate::source::Source;
 use crate::worktree::WorkTree;
 use crate::{Arch, Base, KernelDir, PageSize, SeriesDir, SeriesName, Spec, Variant};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use wideleaf_cache::{Cache, Key};
@@ -216,6 +217,8 @@ fn package(dir: &Path, filemap: &str) -> std::path::PathBuf {
     let control = "Package: linux-source-7.3\nVersion: 7.3.9-1\nArchitecture: all\n\
                    Maintainer: nobody <nobody@example.org>\nDescription: test\n";
     fs::write(deb.join("DEBIAN/control"), control).unwrap();
+    // dpkg-deb takes no other, whatever the umask is.
+    fs::set_permissions(deb.join("DEBIAN"), fs::Permissions::from_mode(0o755)).unwrap();
     let run = |command: &mut Command| {
         let out = command.output().unwrap();
         assert!(out.status.success(), "{out:?}");

@@ -341,7 +341,7 @@ cmp lib m/lib
 mkdir full
 mount -t tmpfs -o size=1m none full
 "$2" align lib -o full/lib 2>&1 && exit 1
-mount -o remount,ro m
+mount -o remount,bind,ro m
 "$2" align --in-place m/lib 2>&1 && exit 1
 mount -o remount,rw,noexec,size=64m m
 "$2" align --in-place m/lib

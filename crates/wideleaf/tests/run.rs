@@ -430,7 +430,7 @@ fn without_thp_it_says_so_and_the_program_runs() {
 fn a_program_on_a_read_only_file_system_is_widened_too() {
     if here() {
         still_runs(
-            r#"mkdir ro && mount -t tmpfs none ro && cp "$P" ro/ && mount -o remount,ro ro &&
+            r#"mkdir ro && mount -t tmpfs none ro && cp "$P" ro/ && mount -o remount,bind,ro ro &&
                watch "$W" run --verbose --means namespace ro/toucher"#,
             &["leaves of 2M map 8M of the 8M"],
         );

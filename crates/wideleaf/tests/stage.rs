@@ -210,7 +210,7 @@ fails stage ./good ./su
 fails stage ./small
 fails unstage ./good
 ./script
-mkdir ro; mount -t tmpfs none ro; mount -o remount,ro ro
+mkdir ro; mount -t tmpfs none ro; mount -o remount,bind,ro ro
 fails "$W" stage --run-dir ro/run ./good 2>&1
 ls -A "$R"
 grep -c ' - tmpfs wideleaf ' /proc/self/mountinfo || true
