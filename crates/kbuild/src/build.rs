@@ -503,8 +503,13 @@ impl<'a> Build<'a> {
             .args(["-m", "-Q", "-O", "."])
             .env("KCONFIG_CONFIG", ".config")
             .arg(".config");
-        for fragment in &self.inputs.fragments {
-            merge.arg(&fragment.path);
+        // The script takes a path with a blank in it for two, so it gets copies.
+        for (number, fragment) in self.inputs.fragments.iter().enumerate() {
+            let copy = format!("wideleaf-{number}.config");
+            let path = self.obj.join(&copy);
+            fs::write(&path, &fragment.text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            merge.arg(copy);
         }
         tool::output(&mut merge)?;
         self.make(&["olddefconfig"], &mut |_| ())?;

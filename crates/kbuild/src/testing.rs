@@ -69,8 +69,9 @@ Image vmlinux:
 	cp $(image) $(O)/System.map
 ";
 
-/// Called as `merge_config.sh -m -Q -O . .config FRAGMENT...`
-pub(crate) const MERGE: &str = "shift 4; cat \"$@\" > new; mv new .config\n";
+/// Called as `merge_config.sh -m -Q -O . .config FRAGMENT...`; as the kernel's own, it takes a path
+/// with a blank in it for two.
+pub(crate) const MERGE: &str = "shift 4; files=$*; cat $files > new; mv new .config\n";
 
 /// A cache that has a package, and a folder with kernel files.
 pub(crate) struct Lab {
@@ -90,7 +91,7 @@ impl Lab {
     pub(crate) fn with_package(deb: &[u8]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().join("cache")).unwrap();
-        let kernel = dir.path().join("kernel");
+        let kernel = dir.path().join("a checkout/kernel");
         for sub in ["config", "text/overlay/mm", "text/7.3"] {
             fs::create_dir_all(kernel.join(sub)).unwrap();
         }
