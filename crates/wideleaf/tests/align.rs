@@ -343,7 +343,9 @@ mount -t tmpfs -o size=1m none full
 "$2" align lib -o full/lib 2>&1 && exit 1
 mount -o remount,bind,ro m
 "$2" align --in-place m/lib 2>&1 && exit 1
-mount -o remount,rw,noexec,size=64m m
+umount m
+mount -t tmpfs -o noexec,size=64m none m
+cp lib m/lib
 "$2" align --in-place m/lib
 mount --bind m/lib m/lib
 "$2" align --restore --in-place m/lib 2>&1 && exit 1
