@@ -2,11 +2,15 @@
 //! Kernel configurations: fragments that compose, and the check that every
 //! option asked for is in the result.
 
+use crate::options::options;
 use crate::{Arch, KernelDir, SeriesName, Spec};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+
+/// The fragment with what the guest needs of a distribution's configuration.
+pub(crate) const DISTRIBUTION: &str = "distribution";
 
 /// A fragment's name and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +22,22 @@ pub struct Fragment {
 }
 
 /// The fragments of `spec` in the order they are merged: base, architecture,
-/// page size (arm64), kunit, extras, and what the series adds if it is applied;
+/// page size (arm64), kunit, extras, and what the series adds if it is applied; onto a
+/// distribution's configuration what the guest needs, and extras;
 /// each followed by its companions for this base (`NAME-<base>.config`) and this
 /// architecture (`NAME-<arch>.config`) if there are any.
 pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
     let page_size = spec.page_size.name().to_lowercase();
-    let mut names = vec!["base", spec.arch.name()];
-    if spec.arch == Arch::Arm64 {
-        names.push(&page_size);
+    let mut names = match spec.distribution {
+        Some(_) => vec![DISTRIBUTION],
+        None => vec!["base", spec.arch.name()],
+    };
+    if spec.distribution.is_none() {
+        if spec.arch == Arch::Arm64 {
+            names.push(&page_size);
+        }
+        names.push("kunit");
     }
-    names.push("kunit");
     let known = extras(&spec.files)?;
     for extra in &spec.extras {
         if !known.contains(extra) {
@@ -35,7 +45,8 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         }
         names.push(extra);
     }
-    if !spec.variant.is_part() && spec.commit.is_none() {
+    // What a series adds that is off by default is tests, for KUnit.
+    if !spec.variant.is_part() && spec.commit.is_none() && names.contains(&"kunit") {
         names.extend(spec.variant.series().iter().map(|&name| symbols(name)));
     }
     let mut fragments = Vec::new();
@@ -62,8 +73,16 @@ fn symbols(series: SeriesName) -> &'static str {
 /// The fragments that are neither needed by every kernel nor chosen by
 /// architecture or page size: what [`Spec::extras`] may name.
 pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
-    const FIXED: [&str; 8] = [
-        "base", "arm64", "x86_64", "4k", "16k", "64k", "kunit", "patched",
+    const FIXED: [&str; 9] = [
+        "base",
+        "arm64",
+        "x86_64",
+        "4k",
+        "16k",
+        "64k",
+        "kunit",
+        "patched",
+        DISTRIBUTION,
     ];
     let dir = files.path().join("config");
     let mut names = Vec::new();
@@ -85,22 +104,6 @@ fn read(path: PathBuf) -> Result<Fragment> {
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Fragment { path, text })
-}
-
-/// An option's name and value; `n` for one that is not set.
-fn option(line: &str) -> Option<(&str, &str)> {
-    if let Some(rest) = line.strip_prefix("# ") {
-        let name = rest.strip_suffix(" is not set")?;
-        return name.starts_with("CONFIG_").then_some((name, "n"));
-    }
-    line.starts_with("CONFIG_")
-        .then(|| line.split_once('='))
-        .flatten()
-}
-
-/// Every option that `text`, a fragment or a `.config`, states.
-fn options(text: &str) -> BTreeMap<&str, &str> {
-    text.lines().map(str::trim_end).filter_map(option).collect()
 }
 
 /// Fails unless every option that the fragments ask for is so in `config`; of
@@ -130,15 +133,6 @@ pub fn check(fragments: &[Fragment], config: &str) -> Result<()> {
         bail!("options lost to unmet dependencies:\n{}", lost.join("\n"));
     }
     Ok(())
-}
-
-/// A hash over the options of a `.config`; comments and order do not count.
-pub fn hash(config: &str) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for (name, value) in options(config) {
-        hasher.update(format!("{name}={value}\n").as_bytes());
-    }
-    hasher.finalize().to_hex()[..32].to_string()
 }
 
 #[cfg(test)]
@@ -191,13 +185,6 @@ mod tests {
         let both = [fragment("a", "CONFIG_A=y"), fragment("b", "CONFIG_A=m")];
         check(&both, "CONFIG_A=m").unwrap();
         check(&both, "CONFIG_A=y").unwrap_err();
-    }
-
-    #[test]
-    fn the_hash_is_of_the_options() {
-        let one = hash("# a comment\nCONFIG_A=y\n# CONFIG_B is not set\n");
-        assert_eq!(one, hash("# CONFIG_B is not set\n\nCONFIG_A=y\n"));
-        assert_ne!(one, hash("CONFIG_A=m\n# CONFIG_B is not set\n"));
     }
 
     #[test]
