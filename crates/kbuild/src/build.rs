@@ -83,7 +83,12 @@ pub fn ensure(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Result<Ker
     let inputs = Inputs::new(spec, cache, observer)?;
     let entry = inputs.entry(cache, observer)?;
     inputs.tell_differences(&entry.path(DIFFERS), observer)?;
-    inputs.kernel(&entry)
+    let kernel = inputs.kernel(&entry)?;
+    let read = |path: &Path| {
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    inputs.check_required(&read(&kernel.config)?)?;
+    Ok(kernel)
 }
 
 /// The kernel that `spec` asks for if it is in the cache; asks no network. The
@@ -318,6 +323,25 @@ impl<'a> Inputs<'a> {
             );
         }
         Ok(key)
+    }
+
+    /// Fails if the distribution's configuration lacks what a job needs.
+    fn check_required(&self, config: &str) -> Result<()> {
+        let Some(distribution) = &self.spec.distribution else {
+            return Ok(());
+        };
+        config::check(&config::required(self.spec)?, config).with_context(|| {
+            let extras: Vec<_> = self
+                .spec
+                .required
+                .iter()
+                .map(|n| format!("--extra {n}"))
+                .collect();
+            format!(
+                "{distribution} lacks what the job needs: add {}",
+                extras.join(" ")
+            )
+        })
     }
 
     /// Says what differs from the distribution's configuration: the list is at `path`.
@@ -559,7 +583,11 @@ impl<'a> Build<'a> {
     /// of them hold.
     fn configure(&mut self, cache: &Cache, observer: &dyn Observer) -> Result<String> {
         let text = match &self.inputs.spec.distribution {
-            Some(distribution) => self.configure_as(distribution, cache, observer)?,
+            Some(distribution) => {
+                let text = self.configure_as(distribution, cache, observer)?;
+                self.inputs.check_required(&text)?;
+                text
+            }
             None => {
                 self.make(&["tinyconfig"], &mut |_| ())?;
                 self.merge_fragments()?;
@@ -598,7 +626,11 @@ impl<'a> Build<'a> {
                 continue;
             }
             write(&self.obj.join(DIFFERS), &narrow::list(&differences))?;
-            self.refuse(distribution, &narrow::forbidden(&differences))?;
+            let asked = inputs.fragments.iter().filter(|f| !f.is_of_distributions());
+            let asked: Vec<_> = asked.map(|fragment| &fragment.text[..]).collect();
+            if !narrow.is_changed_by(&asked) {
+                self.refuse(distribution, &narrow::forbidden(&differences))?;
+            }
             return Ok(ours);
         }
         bail!(
@@ -607,10 +639,9 @@ impl<'a> Build<'a> {
         )
     }
 
-    /// Fails with options that must be as the distribution has them; fragments that were asked for
-    /// may change them.
+    /// Fails with options that must be as the distribution has them.
     fn refuse(&self, distribution: &Distribution, forbidden: &[String]) -> Result<()> {
-        if forbidden.is_empty() || !self.inputs.spec.extras.is_empty() {
+        if forbidden.is_empty() {
             return Ok(());
         }
         bail!(

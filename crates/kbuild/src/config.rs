@@ -21,6 +21,14 @@ pub struct Fragment {
     pub text: String,
 }
 
+impl Fragment {
+    /// Whether it is there for every distribution's configuration.
+    pub(crate) fn is_of_distributions(&self) -> bool {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with(DISTRIBUTION)
+    }
+}
+
 /// The fragments of `spec` in the order they are merged: base, architecture,
 /// page size (arm64), kunit, extras, and what the series adds if it is applied; onto a
 /// distribution's configuration what the guest needs, and extras;
@@ -60,6 +68,12 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         }
     }
     Ok(fragments)
+}
+
+/// The fragments that a distribution's configuration must have come true.
+pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
+    let names = spec.required.iter();
+    names.map(|name| read(spec.files.fragment(name))).collect()
 }
 
 /// The fragment with the symbols that a whole series adds and that are off by default.

@@ -142,6 +142,15 @@ impl<'a> Narrow<'a> {
         self.theirs.get(first) != Some(&"m") || self.needed.get(first) == Some(&"y")
     }
 
+    /// Whether fragments that were asked for state anything that the distribution has otherwise.
+    pub(crate) fn is_changed_by(&self, asked: &[&str]) -> bool {
+        let asked = asked.iter().flat_map(|text| options(text));
+        asked.into_iter().any(|(name, value)| {
+            let theirs = self.theirs.get(name).copied().unwrap_or("n");
+            theirs != value && (theirs, value) != ("m", "y")
+        })
+    }
+
     /// What is not as the distribution has it in `ours`, by name.
     pub(crate) fn differences(&self, ours: &str) -> Vec<Difference> {
         let ours = options(ours);

@@ -22,6 +22,9 @@ pub struct Spec {
     /// Names of further fragments in `kernel/config`, such as `debug`, in the
     /// order they are merged.
     pub extras: Vec<String>,
+    /// Names of fragments that the distribution's configuration must have come true; nothing is
+    /// merged for them, so that one kernel serves many jobs.
+    pub required: Vec<String>,
     /// Name of a fault ([`crate::faults`]) that the kernel gets, on top of its series if it has one,
     /// by which a job is seen to notice it.
     pub plant: Option<String>,
@@ -50,6 +53,7 @@ impl Spec {
             variant,
             distribution: None,
             extras: Vec::new(),
+            required: Vec::new(),
             plant: None,
             version: None,
             commit: None,
