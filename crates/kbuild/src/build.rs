@@ -612,9 +612,12 @@ impl<'a> Build<'a> {
         let homes = Homes::read(&self.tree.src(), inputs.spec.arch)?;
         let fragments = inputs.fragments.iter().map(|fragment| &fragment.text[..]);
         let narrow = Narrow::new(&theirs, &fragments.collect::<Vec<_>>(), &homes);
+        let top = self.tree.src().join("Kconfig");
+        let top =
+            fs::read_to_string(&top).with_context(|| format!("cannot read {}", top.display()))?;
         let mut lost: Vec<String> = Vec::new();
         for _ in 0..SELECTS {
-            write(&self.obj.join(KCONFIG), &narrow::selects(&lost))?;
+            write(&self.obj.join(KCONFIG), &narrow::selects(&top, &lost))?;
             write(&self.obj.join(".config"), &narrow.text())?;
             self.merge_fragments()?;
             let ours = self.complete()?;

@@ -197,7 +197,7 @@ fn page_size_of(options: &BTreeMap<&str, &str>) -> PageSize {
     }
 }
 
-/// The folder of the unpacked package of the version that `source` has.
+/// The folder with the configurations of the version that `source` has.
 fn package(source: &Source, arch: Arch, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
     let Source { base, version } = source;
     let name = format!("linux-config-{base}");
@@ -233,26 +233,35 @@ fn package(source: &Source, arch: Arch, cache: &Cache, observer: &dyn Observer) 
     Ok(entry.dir().into())
 }
 
-/// Downloads the package and unpacks its configurations into `dir`.
+/// Downloads the package, and leaves its configurations in `dir`, which takes plain files only.
 fn fetch(lists: &Lists, name: &str, version: &str, dir: &Path) -> Result<()> {
     lists.update(false)?;
-    let package = lists.download(name, version, dir).or_else(|_| {
+    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let root = scratch.path();
+    let package = lists.download(name, version, root).or_else(|_| {
         lists.update(true)?;
-        lists.download(name, version, dir)
+        lists.download(name, version, root)
     })?;
-    tool::output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(dir))?;
-    fs::remove_file(&package).with_context(|| format!("cannot remove {}", package.display()))
+    tool::output(Command::new("dpkg-deb").arg("-x").arg(&package).arg(root))?;
+    let below = root.join("usr/src").join(name);
+    let items = fs::read_dir(&below).with_context(|| format!("cannot read {}", below.display()))?;
+    for item in items {
+        let item = item?;
+        let to = dir.join(item.file_name());
+        fs::copy(item.path(), &to).with_context(|| format!("cannot write {}", to.display()))?;
+    }
+    Ok(())
 }
 
-/// The configuration of `kernel` in the unpacked package.
+/// The configuration of `kernel` among those of the package.
 fn read(dir: &Path, base: Base, kernel: &str) -> Result<String> {
-    let below = dir.join(format!("usr/src/linux-config-{base}"));
     let name = |item: &fs::DirEntry| item.file_name().to_string_lossy().into_owned();
     let wanted = format!("_none_{kernel}.xz");
-    let items = fs::read_dir(&below).with_context(|| format!("cannot read {}", below.display()))?;
+    let items = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let items: Vec<_> = items.filter_map(Result::ok).collect();
     let Some(item) = items.iter().find(|item| name(item).ends_with(&wanted)) else {
-        let there: Vec<_> = items.iter().map(name).collect();
+        let there = items.iter().map(name);
+        let there: Vec<_> = there.filter(|name| name.starts_with("config.")).collect();
         bail!(
             "Debian's configurations for {base} have none of {kernel} (config.*{wanted}); they are {}",
             there.join(", ")
@@ -307,9 +316,7 @@ mod tests {
     #[test]
     fn a_package_without_the_flavour_names_those_it_has() {
         let dir = tempfile::tempdir().unwrap();
-        let below = dir.path().join("usr/src/linux-config-7.3");
-        fs::create_dir_all(&below).unwrap();
-        fs::write(below.join("config.arm64_none_arm64.xz"), "").unwrap();
+        fs::write(dir.path().join("config.arm64_none_arm64.xz"), "").unwrap();
         let error = read(dir.path(), Base::V7_3, "arm64-16k").unwrap_err();
         assert!(error.to_string().contains("config.arm64_none_arm64.xz"));
         // The name of one is the end of another's.

@@ -181,9 +181,9 @@ fn of_tools(name: &str) -> bool {
     NEED_TOOLS.contains(&name) || OF_COMPILERS.iter().any(|start| name.starts_with(start))
 }
 
-/// A Kconfig file around the tree's own that selects options, named without `CONFIG_`.
-pub(crate) fn selects(names: &[String]) -> String {
-    let mut text = "source \"Kconfig\"\n\nconfig WIDELEAF_NARROWED\n\tdef_bool y\n".to_string();
+/// The tree's own top Kconfig file, and an option that selects others, named without `CONFIG_`.
+pub(crate) fn selects(top: &str, names: &[String]) -> String {
+    let mut text = format!("{top}\nconfig WIDELEAF_NARROWED\n\tdef_bool y\n");
     for name in names {
         let _ = writeln!(text, "\tselect {name}");
     }
@@ -391,8 +391,8 @@ CONFIG_LOCKD=m
     #[test]
     fn an_option_that_only_a_driver_selected_is_selected_still() {
         let found = differences(&[("CONFIG_BALLOON=y", ""), ("CONFIG_VIRTIO=y", "")]);
-        let text = selects(&lost(&found));
-        assert!(text.starts_with("source \"Kconfig\"\n"), "{text}");
+        let text = selects("mainmenu \"Linux\"\n", &lost(&found));
+        assert!(text.starts_with("mainmenu \"Linux\"\n"), "{text}");
         assert!(text.contains("\tselect BALLOON\n"), "{text}");
         assert!(!text.contains("VIRTIO"), "{text}");
         // A number cannot be selected.
