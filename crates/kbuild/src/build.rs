@@ -13,7 +13,7 @@ use crate::source::JOURNAL;
 use crate::source::{self, Source};
 use crate::stack::Stack;
 use crate::toolchain::{compiler, cross};
-use crate::worktree::WorkTree;
+use crate::worktree::{ORIGINALS, WorkTree};
 use crate::{Arch, Commit, Distribution, Kernel, Spec, ccache, counts, preflight};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -609,7 +609,8 @@ impl<'a> Build<'a> {
         let inputs = self.inputs;
         let source = inputs.origin.package(distribution)?;
         let theirs = distribution.text(source, inputs.spec.arch, cache, observer)?;
-        let homes = Homes::read(&self.tree.src(), inputs.spec.arch)?;
+        let originals = self.tree.dir().join(ORIGINALS);
+        let homes = Homes::read(&self.tree.src(), &originals, inputs.spec.arch)?;
         let fragments = inputs.fragments.iter().map(|fragment| &fragment.text[..]);
         let narrow = Narrow::new(&theirs, &fragments.collect::<Vec<_>>(), &homes);
         let top = self.tree.src().join("Kconfig");

@@ -46,7 +46,11 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         }
         names.push("kunit");
     }
-    let known = extras(&spec.files)?;
+    let mut known = extras(&spec.files)?;
+    if spec.distribution.is_some() {
+        // The lab's own configuration has it anyway.
+        known.push("kunit".into());
+    }
     for extra in &spec.extras {
         if !known.contains(extra) {
             bail!("unknown extra '{extra}': known are {}", known.join(", "));
@@ -219,6 +223,7 @@ mod tests {
             "debug",
             "slow",
             "slow-x86_64",
+            "distribution",
         ] {
             fs::write(config.join(format!("{name}.config")), "").unwrap();
         }
@@ -255,6 +260,28 @@ mod tests {
         assert_eq!(
             names(Base::V7_3, Arch::X86_64, PageSize::K4, both, &[]).unwrap(),
             ["base", "x86_64", "kunit", "patched", "linear-map"]
+        );
+        let distribution = crate::Distribution::parse("debian").unwrap();
+        let onto = |variant, extras: &[&str]| {
+            let mut spec = Spec::new(
+                Base::V6_12,
+                Arch::Arm64,
+                PageSize::K4,
+                variant,
+                files.clone(),
+            );
+            spec.distribution = Some(distribution.clone());
+            spec.add_extras(extras.iter().copied());
+            let names = fragments(&spec).unwrap().into_iter().map(|fragment| {
+                let name = fragment.path.file_stem().unwrap().to_string_lossy();
+                name.into_owned()
+            });
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(onto(patched, &[]), ["distribution"]);
+        assert_eq!(
+            onto(patched, &["kunit", "debug"]),
+            ["distribution", "kunit", "debug", "patched"]
         );
         let error = names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["kasan"]);
         assert_eq!(

@@ -28,15 +28,17 @@ pub(crate) struct Homes {
 }
 
 impl Homes {
-    /// Reads all Kconfig files that kernels of `arch` have.
-    pub(crate) fn read(tree: &Path, arch: Arch) -> Result<Self> {
+    /// Reads all Kconfig files that kernels of `arch` have, as they are without a series: `originals`
+    /// holds those that one changed. So options that a series adds are defined nowhere.
+    pub(crate) fn read(tree: &Path, originals: &Path, arch: Arch) -> Result<Self> {
         let mut homes = Self::default();
-        homes.walk(tree, "", folder(arch))?;
+        homes.walk(&[originals, tree], "", folder(arch))?;
         Ok(homes)
     }
 
-    fn walk(&mut self, tree: &Path, below: &str, arch: &str) -> Result<()> {
-        let dir = tree.join(below);
+    /// Of a file that several `trees` have, the first one's counts; the last has all.
+    fn walk(&mut self, trees: &[&Path; 2], below: &str, arch: &str) -> Result<()> {
+        let dir = trees[1].join(below);
         let list = fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
         for item in list {
             let item = item?;
@@ -49,10 +51,12 @@ impl Homes {
             if kind.is_dir() {
                 let other = below.is_empty() && NOT_OF_KERNELS.contains(&&name[..]);
                 if !other && (below != "arch" || name == arch) {
-                    self.walk(tree, &path, arch)?;
+                    self.walk(trees, &path, arch)?;
                 }
             } else if kind.is_file() && name.starts_with("Kconfig") {
-                let file = tree.join(&path);
+                let mut files = trees.iter().map(|tree| tree.join(&path));
+                let file = files.find(|file| file.exists());
+                let file = file.with_context(|| format!("{path} went away"))?;
                 let text =
                     fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
                 self.add(&path, &String::from_utf8_lossy(&text));
@@ -135,11 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn other_architectures_and_documentation_define_nothing() {
+    fn other_architectures_documentation_and_series_define_nothing() {
         let tree = tempfile::tempdir().unwrap();
         for (file, option) in [
             ("Kconfig", "TOP"),
             ("mm/Kconfig.debug", "DEBUG"),
+            ("mm/Kconfig", "OF_A_SERIES"),
             ("arch/Kconfig", "ALL"),
             ("arch/x86/Kconfig", "X86"),
             ("arch/arm64/Kconfig", "ARM"),
@@ -149,11 +154,14 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, format!("config {option}\n")).unwrap();
         }
-        let homes = Homes::read(tree.path(), Arch::X86_64).unwrap();
-        for there in ["TOP", "DEBUG", "ALL", "X86"] {
+        let originals = tree.path().join("Documentation");
+        fs::create_dir_all(originals.join("mm")).unwrap();
+        fs::write(originals.join("mm/Kconfig"), "config OLD\n").unwrap();
+        let homes = Homes::read(tree.path(), &originals, Arch::X86_64).unwrap();
+        for there in ["TOP", "DEBUG", "ALL", "X86", "OLD"] {
             assert_eq!(homes.of(&format!("CONFIG_{there}")).len(), 1, "{there}");
         }
-        for other in ["ARM", "TEXT"] {
+        for other in ["ARM", "TEXT", "OF_A_SERIES"] {
             assert!(homes.of(&format!("CONFIG_{other}")).is_empty(), "{other}");
         }
         assert_eq!(homes.of("CONFIG_DEBUG")[0].file, "mm/Kconfig.debug");
