@@ -139,6 +139,9 @@ mod tests {
 
     #[test]
     fn a_program_with_a_disk_of_its_own_takes_a_row() {
+        let rows = read(Path::new("../../docs/distributions.toml")).unwrap();
+        // Five jobs on three machines, and one on the two of arm64, of two bases.
+        assert_eq!(rows.len(), 2 * (5 * 3 + 2));
         let rows = read(Path::new("../../docs/programs.toml")).unwrap();
         // Seventeen programs and the small ones on two machines, five on six, aligned and not.
         assert_eq!(rows.len(), 2 * (2 * (17 + 1) + 6 * 5));
