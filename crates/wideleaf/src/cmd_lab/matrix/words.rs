@@ -139,14 +139,25 @@ mod tests {
 
     #[test]
     fn a_program_with_a_disk_of_its_own_takes_a_row() {
-        let rows = read(Path::new("../../docs/distributions.toml")).unwrap();
-        // Five jobs on three machines, and one on the two of arm64, of two bases.
-        assert_eq!(rows.len(), 2 * (5 * 3 + 2));
         let rows = read(Path::new("../../docs/programs.toml")).unwrap();
         // Seventeen programs and the small ones on two machines, five on six, aligned and not.
         assert_eq!(rows.len(), 2 * (2 * (17 + 1) + 6 * 5));
         let text = refusal("[[set]]\njobs = \"program\"\noptions = { programs = \"gcc,git\" }\n");
         assert!(text.contains("gcc and git"), "{text}");
+    }
+
+    #[test]
+    fn the_rows_of_distributions_are_of_their_configurations_page_sizes() {
+        let rows = read(Path::new("../../docs/distributions.toml")).unwrap();
+        // Five jobs on three machines, and one on the two of arm64; two bases.
+        assert_eq!(rows.len(), 2 * (5 * 3 + 2));
+        for row in &rows {
+            assert!(row.words.contains(&"--config".to_string()), "{}", row.name);
+        }
+        let text = refusal(
+            "[[set]]\njobs = \"boot\"\npage-sizes = \"64K\"\noptions = { config = \"debian\" }\n",
+        );
+        assert!(text.contains("pages of 4K"), "{text}");
     }
 
     #[test]
