@@ -116,30 +116,32 @@ impl<'a> Narrow<'a> {
         match (parts.next(), parts.next()) {
             (Some("drivers"), Some(below)) => value == "m" || !PLATFORM.contains(&below),
             (Some("sound" | "samples"), _) => true,
-            _ => value == "m" && !self.protects(home),
+            _ => value == "m" && !self.protects(home, value),
         }
     }
 
-    /// Whether options that are defined there must stay as they are.
-    fn protects(&self, home: &Home) -> bool {
+    /// Whether an option that is defined there, and that the distribution gives this value, must
+    /// stay as it is.
+    fn protects(&self, home: &Home, value: &str) -> bool {
         let of_network = |condition: &String| condition.starts_with("NETWORK_FILESYSTEMS");
         let mut parts = home.file.split('/');
         match parts.next() {
             Some("mm") => true,
             // Ciphers are drivers of the crypto API.
             Some("arch") => !parts.any(|part| part == "crypto"),
-            Some("fs") => !home.conditions.iter().any(of_network) && self.uses(&home.file),
+            Some("fs") => !home.conditions.iter().any(of_network) && self.uses(&home.file, value),
             _ => false,
         }
     }
 
-    /// Whether the guest has what a Kconfig file below `fs/` is about: all but a file system that
-    /// is a module, and that the guest does not need.
-    fn uses(&self, file: &str) -> bool {
+    /// Whether the guest has what a Kconfig file below `fs/` is about, and this value is about it:
+    /// all but a file system that is a module, and modules of others, unless the guest needs it.
+    fn uses(&self, file: &str, value: &str) -> bool {
         let Some(first) = self.homes.first_of(file) else {
             return true;
         };
-        self.theirs.get(first) != Some(&"m") || self.needed.get(first) == Some(&"y")
+        let is_module = value == "m" || self.theirs.get(first) == Some(&"m");
+        !is_module || self.needed.get(first) == Some(&"y")
     }
 
     /// Whether fragments that were asked for state anything that the distribution has otherwise.
@@ -170,7 +172,7 @@ impl<'a> Narrow<'a> {
                     files: homes.iter().map(|home| home.file.clone()).collect(),
                     forbidden: (theirs, ours) != ("m", "y")
                         && !of_tools(name)
-                        && homes.iter().any(|home| self.protects(home)),
+                        && homes.iter().any(|home| self.protects(home, theirs)),
                 })
             })
             .collect()
@@ -237,7 +239,7 @@ pub(crate) fn summary(list: &str) -> Vec<String> {
         let folder = file.split('/').next().unwrap_or_default();
         match (theirs, ours, folder) {
             ("m", "y", _) => built_in.push(name),
-            (_, _, "drivers" | "net" | "crypto" | "sound") | ("m", "n", _) => {
+            (_, _, "drivers" | "net" | "crypto" | "sound") | ("m", "n", _) | (_, "n", "fs") => {
                 *folders.entry(folder).or_default() += 1;
             }
             _ => others.push(format!("{name} {theirs} -> {ours}")),
@@ -284,6 +286,7 @@ mod tests {
             ("arch/arm64/crypto/Kconfig", "AES_CE"),
             ("fs/ext4/Kconfig", "EXT4_FS EXT4_ACL"),
             ("fs/nfs/Kconfig", "NFS_FS NFS_V4"),
+            ("fs/nls/Kconfig", "NLS NLS_UTF8"),
             ("drivers/virtio/Kconfig", "VIRTIO VIRTIO_BALLOON"),
             ("drivers/gpu/Kconfig", "DRM DRM_SIZE"),
             ("net/Kconfig", "INET TIPC"),
@@ -313,6 +316,8 @@ CONFIG_AES_CE=m
 CONFIG_EXT4_FS=m
 CONFIG_EXT4_ACL=y
 CONFIG_NFS_FS=m
+CONFIG_NLS=y
+CONFIG_NLS_UTF8=m
 CONFIG_NFS_V4=y
 CONFIG_VIRTIO=y
 CONFIG_VIRTIO_BALLOON=m
@@ -352,6 +357,8 @@ CONFIG_LOCKD=m
             "CONFIG_INET=y",
             "# CONFIG_AES_CE is not set",
             "# CONFIG_NFS_FS is not set",
+            "CONFIG_NLS=y",
+            "# CONFIG_NLS_UTF8 is not set",
             "# CONFIG_VIRTIO_BALLOON is not set",
             "# CONFIG_DRM is not set",
             "# CONFIG_TIPC is not set",
@@ -371,6 +378,7 @@ CONFIG_LOCKD=m
             ("CONFIG_NR=512", "CONFIG_NR=8", "arch/arm64/Kconfig"),
             ("CONFIG_EXT4_ACL=y", "", "fs/ext4/Kconfig"),
             ("CONFIG_FS_DAX=y", "", "fs/Kconfig"),
+            ("CONFIG_NLS=y", "", "fs/nls/Kconfig"),
         ] {
             let found = forbidden(&differences(&[(from, to)]));
             assert_eq!(found.len(), 1, "{from}: {found:?}");
