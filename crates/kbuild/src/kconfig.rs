@@ -154,7 +154,7 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, format!("config {option}\n")).unwrap();
         }
-        let originals = tree.path().join("Documentation");
+        let originals = tree.path().join("Documentation/originals");
         fs::create_dir_all(originals.join("mm")).unwrap();
         fs::write(originals.join("mm/Kconfig"), "config OLD\n").unwrap();
         let homes = Homes::read(tree.path(), &originals, Arch::X86_64).unwrap();

@@ -116,32 +116,30 @@ impl<'a> Narrow<'a> {
         match (parts.next(), parts.next()) {
             (Some("drivers"), Some(below)) => value == "m" || !PLATFORM.contains(&below),
             (Some("sound" | "samples"), _) => true,
-            _ => value == "m" && !self.protects(home, value),
+            _ => value == "m" && !self.protects(home),
         }
     }
 
-    /// Whether an option that is defined there, and that the distribution gives this value, must
-    /// stay as it is.
-    fn protects(&self, home: &Home, value: &str) -> bool {
+    /// Whether options that are defined there must stay as they are.
+    fn protects(&self, home: &Home) -> bool {
         let of_network = |condition: &String| condition.starts_with("NETWORK_FILESYSTEMS");
         let mut parts = home.file.split('/');
         match parts.next() {
             Some("mm") => true,
             // Ciphers are drivers of the crypto API.
             Some("arch") => !parts.any(|part| part == "crypto"),
-            Some("fs") => !home.conditions.iter().any(of_network) && self.uses(&home.file, value),
+            Some("fs") => !home.conditions.iter().any(of_network) && self.uses(&home.file),
             _ => false,
         }
     }
 
-    /// Whether the guest has what a Kconfig file below `fs/` is about, and this value is about it:
-    /// all but a file system that is a module, and modules of others, unless the guest needs it.
-    fn uses(&self, file: &str, value: &str) -> bool {
+    /// Whether the guest has what a Kconfig file below `fs/` is about: all but a file system that
+    /// is a module, and that the guest does not need.
+    fn uses(&self, file: &str) -> bool {
         let Some(first) = self.homes.first_of(file) else {
             return true;
         };
-        let is_module = value == "m" || self.theirs.get(first) == Some(&"m");
-        !is_module || self.needed.get(first) == Some(&"y")
+        self.theirs.get(first) != Some(&"m") || self.needed.get(first) == Some(&"y")
     }
 
     /// Whether fragments that were asked for state anything that the distribution has otherwise.
@@ -172,7 +170,7 @@ impl<'a> Narrow<'a> {
                     files: homes.iter().map(|home| home.file.clone()).collect(),
                     forbidden: (theirs, ours) != ("m", "y")
                         && !of_tools(name)
-                        && homes.iter().any(|home| self.protects(home, theirs)),
+                        && homes.iter().any(|home| self.protects(home)),
                 })
             })
             .collect()
@@ -358,7 +356,7 @@ CONFIG_LOCKD=m
             "# CONFIG_AES_CE is not set",
             "# CONFIG_NFS_FS is not set",
             "CONFIG_NLS=y",
-            "# CONFIG_NLS_UTF8 is not set",
+            "CONFIG_NLS_UTF8=y",
             "# CONFIG_VIRTIO_BALLOON is not set",
             "# CONFIG_DRM is not set",
             "# CONFIG_TIPC is not set",
