@@ -60,6 +60,15 @@ impl Lists {
         })
     }
 
+    /// The same for packages of `arch`, whatever the host's is.
+    pub fn of_arch(root: &Path, name: &str, suites: &'static [Suite], arch: Arch) -> Self {
+        Self::Private(Private {
+            dir: root.join("apt").join(format!("{name}-{arch}")),
+            suites,
+            bare: Some(arch),
+        })
+    }
+
     /// The lists of a user land of `arch`.
     pub fn userland(root: &Path, arch: Arch) -> Self {
         Self::Private(Private {

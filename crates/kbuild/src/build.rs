@@ -4,14 +4,17 @@
 use crate::config::{self, Fragment};
 use crate::fault;
 use crate::image_fault::{self, ImageFault};
+use crate::kconfig::Homes;
 use crate::make::{self, Killed};
+use crate::narrow::{self, Narrow};
+use crate::options;
 use crate::place::{Place, TREE_BYTES};
 use crate::source::JOURNAL;
 use crate::source::{self, Source};
 use crate::stack::Stack;
 use crate::toolchain::{compiler, cross};
-use crate::worktree::WorkTree;
-use crate::{Arch, Commit, Kernel, Spec, ccache, counts, preflight};
+use crate::worktree::{ORIGINALS, WorkTree};
+use crate::{Arch, Commit, Distribution, Kernel, Spec, ccache, counts, preflight};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -31,6 +34,18 @@ const RECIPE: &str = "1";
 
 /// Bytes that an object folder and its kernel take, with room to spare.
 const OBJ_BYTES: u64 = 1 << 30;
+
+/// The same with a distribution's configuration.
+const DISTRIBUTION_OBJ_BYTES: u64 = 2 << 30;
+
+/// In an entry: what differs from the distribution's configuration.
+const DIFFERS: &str = "config.differs";
+
+/// In an object folder: the Kconfig file around the tree's own.
+const KCONFIG: &str = "Kconfig.wideleaf";
+
+/// How often options that were lost are selected: what one selects may be lost in turn.
+const SELECTS: usize = 4;
 
 /// In an object folder while make is at work there.
 const MARKER: &str = ".wideleaf-building";
@@ -66,7 +81,14 @@ struct Meta {
 /// from the cache nor from apt.
 pub fn ensure(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Result<Kernel> {
     let inputs = Inputs::new(spec, cache, observer)?;
-    inputs.kernel(&inputs.entry(cache, observer)?)
+    let entry = inputs.entry(cache, observer)?;
+    inputs.tell_differences(&entry.path(DIFFERS), observer)?;
+    let kernel = inputs.kernel(&entry)?;
+    let read = |path: &Path| {
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    inputs.check_required(&read(&kernel.config)?)?;
+    Ok(kernel)
 }
 
 /// The kernel that `spec` asks for if it is in the cache; asks no network. The
@@ -101,7 +123,7 @@ pub fn key(spec: &Spec) -> Result<String> {
         }),
         (None, None) => bail!("no version of {} is named", spec.base.package()),
     };
-    Ok(Inputs::with_origin(spec, origin)?.key().id())
+    Ok(Inputs::with_origin(spec, origin)?.key()?.id())
 }
 
 /// The final `.config` of `spec`, without building more than kconfig.
@@ -111,9 +133,11 @@ pub fn configuration(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Res
     let place = inputs.place(cache, observer)?;
     let obj = inputs.obj(&place, observer)?;
     let mut build = Build::start(&inputs, &place, &obj)?;
-    let text = build.configure();
+    let text = build.configure(cache, observer);
     build.end(&text)?;
-    text
+    let text = text?;
+    inputs.tell_differences(&obj.join(DIFFERS), observer)?;
+    Ok(text)
 }
 
 /// Where the source comes from.
@@ -137,6 +161,16 @@ impl Origin {
         match self {
             Self::Package(source) => &source.version,
             Self::Commit(commit) => &commit.version,
+        }
+    }
+
+    /// The source package, whose version Debian's configurations have.
+    fn package(&self, distribution: &Distribution) -> Result<&Source> {
+        match self {
+            Self::Package(source) => Ok(source),
+            Self::Commit(commit) => bail!(
+                "--config {distribution}: {commit} is no source of Debian's: leave --tree out"
+            ),
         }
     }
 }
@@ -200,7 +234,7 @@ impl<'a> Inputs<'a> {
 
     /// The cache's entry, made if there is none.
     fn entry(&self, cache: &Cache, observer: &dyn Observer) -> Result<Entry> {
-        let key = self.key();
+        let key = self.key()?;
         if let Some(entry) = cache.get(KIND, &key) {
             return Ok(entry);
         }
@@ -249,15 +283,16 @@ impl<'a> Inputs<'a> {
         for name in ["System.map", "build.log", "config", "meta.json"] {
             copy(&whole.path(name), &into.join(name))?;
         }
-        let debug = whole.path(DEBUG);
-        if debug.exists() {
-            copy(&debug, &into.join(DEBUG))?;
+        for name in [DEBUG, DIFFERS] {
+            if whole.path(name).exists() {
+                copy(&whole.path(name), &into.join(name))?;
+            }
         }
         let to = into.join(image_name(spec.arch));
         fs::write(&to, bytes).with_context(|| format!("cannot write {}", to.display()))
     }
 
-    fn key(&self) -> Key {
+    fn key(&self) -> Result<Key> {
         let mut key = Key::new()
             .field("recipe", RECIPE)
             .field("arch", self.spec.arch.name())
@@ -280,7 +315,52 @@ impl<'a> Inputs<'a> {
             let done = format!("{} {}", fault.name, image_fault::RECIPE);
             key = key.field("image fault", done);
         }
-        key
+        if let Some(distribution) = &self.spec.distribution {
+            let source = self.origin.package(distribution)?.to_string();
+            key = key.field("narrowing", narrow::RECIPE).field(
+                "configuration",
+                distribution.identity(&source, self.spec.arch)?,
+            );
+        }
+        Ok(key)
+    }
+
+    /// Fails if the distribution's configuration lacks what a job needs.
+    fn check_required(&self, config: &str) -> Result<()> {
+        let Some(distribution) = &self.spec.distribution else {
+            return Ok(());
+        };
+        config::check(&config::required(self.spec)?, config).with_context(|| {
+            let extras: Vec<_> = self
+                .spec
+                .required
+                .iter()
+                .map(|n| format!("--extra {n}"))
+                .collect();
+            format!(
+                "{distribution} lacks what the job needs: add {}",
+                extras.join(" ")
+            )
+        })
+    }
+
+    /// Says what differs from the distribution's configuration: the list is at `path`.
+    fn tell_differences(&self, path: &Path, observer: &dyn Observer) -> Result<()> {
+        let Some(distribution) = &self.spec.distribution else {
+            return Ok(());
+        };
+        let list =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let head = format!(
+            "configuration {distribution}, {} options differ (all: {})",
+            list.lines().count(),
+            path.display()
+        );
+        observer.event(Event::Note(&head));
+        for line in narrow::summary(&list) {
+            observer.event(Event::Note(&line));
+        }
+        Ok(())
     }
 
     fn require_space(&self, cache: &Cache) -> Result<()> {
@@ -290,12 +370,16 @@ impl<'a> Inputs<'a> {
             Origin::Commit(_) => "index",
         };
         let unpacked = place.join(whole).exists();
-        let bytes = OBJ_BYTES + if unpacked { 0 } else { TREE_BYTES };
+        let obj = match self.spec.distribution {
+            Some(_) => DISTRIBUTION_OBJ_BYTES,
+            None => OBJ_BYTES,
+        };
+        let bytes = obj + if unpacked { 0 } else { TREE_BYTES };
         cache.require_space(bytes, &format!("building {self}"))
     }
 
     fn find(&self, cache: &Cache) -> Result<Option<Kernel>> {
-        let entry = cache.get(KIND, &self.key());
+        let entry = cache.get(KIND, &self.key()?);
         entry.map(|entry| self.kernel(&entry)).transpose()
     }
 
@@ -318,7 +402,7 @@ impl<'a> Inputs<'a> {
         let start = Instant::now();
         let mut build = Build::start(self, &place, &obj)?;
         observer.event(Event::Step(&format!("configuring {self}")));
-        let result = build.configure().and_then(|config| {
+        let result = build.configure(cache, observer).and_then(|config| {
             observer.event(Event::Step(&format!("building {self}")));
             let files = self.compile(&mut build, cache, was, observer)?;
             Ok((config, files))
@@ -330,7 +414,7 @@ impl<'a> Inputs<'a> {
             .context("the build left no kernel.release")?;
         let meta = Meta {
             release: release.trim().into(),
-            config_hash: config::hash(&config),
+            config_hash: options::hash(&config),
             compiler: self.compiler.clone(),
             series: self.series_hash.clone(),
             build_seconds: start.elapsed().as_secs_f64(),
@@ -348,6 +432,9 @@ impl<'a> Inputs<'a> {
         }
         if config.contains("\nCONFIG_DEBUG_INFO=y\n") {
             copy(&obj.join(DEBUG), &into.join(DEBUG))?;
+        }
+        if self.spec.distribution.is_some() {
+            copy(&obj.join(DIFFERS), &into.join(DIFFERS))?;
         }
         fs::write(into.join("config"), config)?;
         fs::write(into.join("meta.json"), serde_json::to_vec_pretty(&meta)?)?;
@@ -492,9 +579,84 @@ impl<'a> Build<'a> {
         fs::remove_file(self.obj.join(MARKER)).context("cannot remove the build's marker")
     }
 
-    /// tinyconfig, then the fragments, then the check that all of them hold.
-    fn configure(&mut self) -> Result<String> {
-        self.make(&["tinyconfig"], &mut |_| ())?;
+    /// tinyconfig or the distribution's configuration, then the fragments, then the check that all
+    /// of them hold.
+    fn configure(&mut self, cache: &Cache, observer: &dyn Observer) -> Result<String> {
+        let text = match &self.inputs.spec.distribution {
+            Some(distribution) => {
+                let text = self.configure_as(distribution, cache, observer)?;
+                self.inputs.check_required(&text)?;
+                text
+            }
+            None => {
+                self.make(&["tinyconfig"], &mut |_| ())?;
+                self.merge_fragments()?;
+                self.complete()?
+            }
+        };
+        config::check(&self.inputs.fragments, &text)
+            .with_context(|| format!("configuration of {}", self.inputs))?;
+        Ok(text)
+    }
+
+    /// The distribution's configuration, as narrow as the guest can have it.
+    fn configure_as(
+        &mut self,
+        distribution: &Distribution,
+        cache: &Cache,
+        observer: &dyn Observer,
+    ) -> Result<String> {
+        let inputs = self.inputs;
+        let source = inputs.origin.package(distribution)?;
+        let theirs = distribution.text(source, inputs.spec.arch, cache, observer)?;
+        let originals = self.tree.dir().join(ORIGINALS);
+        let homes = Homes::read(&self.tree.src(), &originals, inputs.spec.arch)?;
+        let fragments = inputs.fragments.iter().map(|fragment| &fragment.text[..]);
+        let narrow = Narrow::new(&theirs, &fragments.collect::<Vec<_>>(), &homes);
+        let top = self.tree.src().join("Kconfig");
+        let top =
+            fs::read_to_string(&top).with_context(|| format!("cannot read {}", top.display()))?;
+        let mut lost: Vec<String> = Vec::new();
+        for _ in 0..SELECTS {
+            write(&self.obj.join(KCONFIG), &narrow::selects(&top, &lost))?;
+            write(&self.obj.join(".config"), &narrow.text())?;
+            self.merge_fragments()?;
+            let ours = self.complete()?;
+            let differences = narrow.differences(&ours);
+            let more = narrow::lost(&differences);
+            let is_new = more.iter().any(|name| !lost.contains(name));
+            if is_new {
+                lost.extend(more);
+                continue;
+            }
+            write(&self.obj.join(DIFFERS), &narrow::list(&differences))?;
+            let asked = inputs.fragments.iter().filter(|f| !f.is_of_distributions());
+            let asked: Vec<_> = asked.map(|fragment| &fragment.text[..]).collect();
+            if !narrow.is_changed_by(&asked) {
+                self.refuse(distribution, &narrow::forbidden(&differences))?;
+            }
+            return Ok(ours);
+        }
+        bail!(
+            "{distribution}: options that are selected are lost again: {}",
+            lost.join(", ")
+        )
+    }
+
+    /// Fails with options that must be as the distribution has them.
+    fn refuse(&self, distribution: &Distribution, forbidden: &[String]) -> Result<()> {
+        if forbidden.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "{}: these options of mm/, arch/ or a used file system are not as {distribution} has \
+             them:\n{}",
+            self.inputs,
+            forbidden.join("\n")
+        )
+    }
+
+    fn merge_fragments(&self) -> Result<()> {
         let mut merge = Command::new("sh");
         // The script leaves its temporary files in the current folder.
         merge
@@ -511,14 +673,14 @@ impl<'a> Build<'a> {
                 .with_context(|| format!("cannot write {}", path.display()))?;
             merge.arg(copy);
         }
-        tool::output(&mut merge)?;
+        tool::output(&mut merge).map(drop)
+    }
+
+    /// Has kconfig complete `.config`.
+    fn complete(&mut self) -> Result<String> {
         self.make(&["olddefconfig"], &mut |_| ())?;
         let path = self.obj.join(".config");
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        config::check(&self.inputs.fragments, &text)
-            .with_context(|| format!("configuration of {}", self.inputs))?;
-        Ok(text)
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
     fn make(&mut self, targets: &[&str], compiled: &mut dyn FnMut(u64)) -> Result<()> {
@@ -527,6 +689,10 @@ impl<'a> Build<'a> {
         make.arg(format!("O={}", self.obj.display()))
             .args(FIXED.map(|(name, value)| format!("{name}={value}")))
             .args(targets);
+        if self.inputs.spec.distribution.is_some() {
+            let kconfig = self.obj.join(KCONFIG);
+            make.arg(format!("KBUILD_KCONFIG={}", kconfig.display()));
+        }
         make::run(
             &mut make,
             self.tree.lock(),
@@ -588,6 +754,10 @@ fn steers_kbuild(name: &str) -> bool {
 
 /// The file with the kernel's debug information; on x86-64 it is the image itself.
 const DEBUG: &str = "vmlinux";
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;

@@ -57,7 +57,7 @@ fn the_key_changes_with_what_goes_into_the_kernel_and_with_nothing_else() {
     let key = |variant| {
         let spec = lab.spec(variant);
         let inputs = Inputs::with_origin(&spec, Origin::Package(lab.source.clone())).unwrap();
-        inputs.key().id()
+        inputs.key().unwrap().id()
     };
     let both = || (key(Variant::Pristine), key(Variant::Patched));
     let first = both();
@@ -86,11 +86,11 @@ fn the_key_changes_with_what_goes_into_the_kernel_and_with_nothing_else() {
     let spec = lab.spec(Variant::Pristine);
     let mut inputs = Inputs::with_origin(&spec, Origin::Package(lab.source.clone())).unwrap();
     inputs.compiler = "another one".into();
-    assert_ne!(inputs.key().id(), fourth.0);
+    assert_ne!(inputs.key().unwrap().id(), fourth.0);
     let mut moved = lab.source.clone();
     moved.version = "7.3.10-1".into();
     let inputs = Inputs::with_origin(&spec, Origin::Package(moved)).unwrap();
-    assert_ne!(inputs.key().id(), fourth.0);
+    assert_ne!(inputs.key().unwrap().id(), fourth.0);
 }
 
 #[test]
@@ -197,4 +197,100 @@ fn the_tree_goes_through_three_states_and_back() {
     assert_ne!(filemap(&tree), pristine);
     tree.switch(&Stack::default()).unwrap();
     assert_eq!(filemap(&tree), pristine);
+}
+
+/// Has Debian's configuration of these options in the cache, and Kconfig files in the source.
+fn with_distribution(theirs: &str) -> (Lab, Spec) {
+    let lab = Lab::new();
+    lab.fragment("distribution", "CONFIG_VIRTIO=y\n");
+    let path = lab.cache.root().join("own.config");
+    fs::write(&path, format!("CONFIG_X86_64=y\n{theirs}")).unwrap();
+    let tree = lab.tree();
+    for (file, options) in [
+        ("mm/Kconfig", "SWAP LOST"),
+        ("drivers/virtio/Kconfig", "VIRTIO"),
+        ("drivers/gpu/Kconfig", "DRM"),
+        ("arch/x86/Kconfig", "X86_64"),
+    ] {
+        let path = tree.src().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let text = options.split(' ').map(|name| format!("config {name}\n"));
+        fs::write(path, text.collect::<String>()).unwrap();
+    }
+    let mut spec = lab.spec(Variant::Pristine);
+    spec.arch = Arch::X86_64;
+    spec.distribution = Some(Distribution::parse(path.to_str().unwrap()).unwrap());
+    (lab, spec)
+}
+
+#[test]
+fn a_distributions_configuration_is_built_without_drivers_and_what_differs_is_told() {
+    let (lab, spec) = with_distribution("CONFIG_SWAP=y\nCONFIG_VIRTIO=m\nCONFIG_DRM=m\n");
+    for _ in 0..2 {
+        let notes = Mutex::new(Vec::new());
+        let observer = |event: Event<'_>| {
+            if let Event::Note(text) = event {
+                notes.lock().unwrap().push(text.to_string());
+            }
+        };
+        let kernel = ensure(&spec, &lab.cache, &observer).unwrap();
+        let config = fs::read_to_string(&kernel.config).unwrap();
+        assert!(config.contains("CONFIG_SWAP=y"), "{config}");
+        assert!(config.contains("CONFIG_VIRTIO=y"), "{config}");
+        assert!(config.contains("# CONFIG_DRM is not set"), "{config}");
+        assert!(!config.contains("CONFIG_TINY"), "{config}");
+        let notes = notes.into_inner().unwrap().join("\n");
+        assert!(notes.contains("drivers/ 1"), "{notes}");
+        assert!(notes.contains("modules built in: VIRTIO"), "{notes}");
+    }
+    assert_eq!(made(&lab), 1, "built again");
+}
+
+#[test]
+fn a_lost_option_of_mm_stops_the_build_of_a_distributions_configuration() {
+    // The small source's kconfig takes every LOST away, selected or not.
+    let (lab, mut spec) = with_distribution("CONFIG_SWAP=y\nCONFIG_LOST=y\n");
+    let text = format!("{:#}", ensure(&spec, &lab.cache, &quiet).unwrap_err());
+    assert!(text.contains("CONFIG_LOST y -> n mm/Kconfig"), "{text}");
+    assert_eq!(made(&lab), 0);
+    // What was asked for may change it.
+    lab.fragment("debug", "CONFIG_MORE=y\n");
+    spec.add_extras(["debug"]);
+    ensure(&spec, &lab.cache, &quiet).unwrap();
+}
+
+#[test]
+fn the_key_changes_with_the_configuration() {
+    let (lab, mut spec) = with_distribution("CONFIG_SWAP=y\n");
+    let keys = |spec: &Spec| key(spec).unwrap();
+    let own = keys(&spec);
+    spec.distribution = Some(Distribution::parse("debian-cloud").unwrap());
+    let cloud = keys(&spec);
+    assert_ne!(own, cloud);
+    lab.fragment("distribution", "CONFIG_OTHER=y\n");
+    assert_ne!(cloud, keys(&spec));
+    let cloud = keys(&spec);
+    spec.distribution = Some(Distribution::parse("debian").unwrap());
+    assert_ne!(cloud, keys(&spec));
+    let usual = keys(&spec);
+    spec.version = Some("7.3.10-1".into());
+    assert_ne!(usual, keys(&spec));
+}
+
+#[test]
+fn a_configuration_without_what_a_job_needs_names_option_and_remedy() {
+    let (lab, mut spec) = with_distribution("CONFIG_SWAP=y\n");
+    lab.fragment("linear", "CONFIG_SECRETMEM=y\n");
+    spec.required = vec!["linear".into()];
+    let text = format!("{:#}", ensure(&spec, &lab.cache, &quiet).unwrap_err());
+    for part in ["own.config", "--extra linear", "CONFIG_SECRETMEM=y"] {
+        assert!(text.contains(part), "no '{part}' in: {text}");
+    }
+    assert_eq!(made(&lab), 0);
+    // Jobs that need nothing more share a kernel with those whose needs are met.
+    lab.fragment("linear", "CONFIG_SWAP=y\n");
+    ensure(&spec, &lab.cache, &quiet).unwrap();
+    spec.required.clear();
+    ensure(&spec, &lab.cache, &quiet).unwrap();
+    assert_eq!(made(&lab), 1);
 }

@@ -2,11 +2,15 @@
 //! Kernel configurations: fragments that compose, and the check that every
 //! option asked for is in the result.
 
+use crate::options::options;
 use crate::{Arch, KernelDir, SeriesName, Spec};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+
+/// The fragment with what the guest needs of a distribution's configuration.
+pub(crate) const DISTRIBUTION: &str = "distribution";
 
 /// A fragment's name and text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,25 +21,44 @@ pub struct Fragment {
     pub text: String,
 }
 
+impl Fragment {
+    /// Whether it is there for every distribution's configuration.
+    pub(crate) fn is_of_distributions(&self) -> bool {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with(DISTRIBUTION)
+    }
+}
+
 /// The fragments of `spec` in the order they are merged: base, architecture,
-/// page size (arm64), kunit, extras, and what the series adds if it is applied;
+/// page size (arm64), kunit, extras, and what the series adds if it is applied; onto a
+/// distribution's configuration what the guest needs, and extras;
 /// each followed by its companions for this base (`NAME-<base>.config`) and this
 /// architecture (`NAME-<arch>.config`) if there are any.
 pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
     let page_size = spec.page_size.name().to_lowercase();
-    let mut names = vec!["base", spec.arch.name()];
-    if spec.arch == Arch::Arm64 {
-        names.push(&page_size);
+    let mut names = match spec.distribution {
+        Some(_) => vec![DISTRIBUTION],
+        None => vec!["base", spec.arch.name()],
+    };
+    if spec.distribution.is_none() {
+        if spec.arch == Arch::Arm64 {
+            names.push(&page_size);
+        }
+        names.push("kunit");
     }
-    names.push("kunit");
-    let known = extras(&spec.files)?;
+    let mut known = extras(&spec.files)?;
+    if spec.distribution.is_some() {
+        // The lab's own configuration has it anyway.
+        known.push("kunit".into());
+    }
     for extra in &spec.extras {
         if !known.contains(extra) {
             bail!("unknown extra '{extra}': known are {}", known.join(", "));
         }
         names.push(extra);
     }
-    if !spec.variant.is_part() && spec.commit.is_none() {
+    // What a series adds that is off by default is tests, for KUnit.
+    if !spec.variant.is_part() && spec.commit.is_none() && names.contains(&"kunit") {
         names.extend(spec.variant.series().iter().map(|&name| symbols(name)));
     }
     let mut fragments = Vec::new();
@@ -51,6 +74,12 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
     Ok(fragments)
 }
 
+/// The fragments that a distribution's configuration must have come true.
+pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
+    let names = spec.required.iter();
+    names.map(|name| read(spec.files.fragment(name))).collect()
+}
+
 /// The fragment with the symbols that a whole series adds and that are off by default.
 fn symbols(series: SeriesName) -> &'static str {
     match series {
@@ -62,8 +91,16 @@ fn symbols(series: SeriesName) -> &'static str {
 /// The fragments that are neither needed by every kernel nor chosen by
 /// architecture or page size: what [`Spec::extras`] may name.
 pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
-    const FIXED: [&str; 8] = [
-        "base", "arm64", "x86_64", "4k", "16k", "64k", "kunit", "patched",
+    const FIXED: [&str; 9] = [
+        "base",
+        "arm64",
+        "x86_64",
+        "4k",
+        "16k",
+        "64k",
+        "kunit",
+        "patched",
+        DISTRIBUTION,
     ];
     let dir = files.path().join("config");
     let mut names = Vec::new();
@@ -85,22 +122,6 @@ fn read(path: PathBuf) -> Result<Fragment> {
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Fragment { path, text })
-}
-
-/// An option's name and value; `n` for one that is not set.
-fn option(line: &str) -> Option<(&str, &str)> {
-    if let Some(rest) = line.strip_prefix("# ") {
-        let name = rest.strip_suffix(" is not set")?;
-        return name.starts_with("CONFIG_").then_some((name, "n"));
-    }
-    line.starts_with("CONFIG_")
-        .then(|| line.split_once('='))
-        .flatten()
-}
-
-/// Every option that `text`, a fragment or a `.config`, states.
-fn options(text: &str) -> BTreeMap<&str, &str> {
-    text.lines().map(str::trim_end).filter_map(option).collect()
 }
 
 /// Fails unless every option that the fragments ask for is so in `config`; of
@@ -130,15 +151,6 @@ pub fn check(fragments: &[Fragment], config: &str) -> Result<()> {
         bail!("options lost to unmet dependencies:\n{}", lost.join("\n"));
     }
     Ok(())
-}
-
-/// A hash over the options of a `.config`; comments and order do not count.
-pub fn hash(config: &str) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for (name, value) in options(config) {
-        hasher.update(format!("{name}={value}\n").as_bytes());
-    }
-    hasher.finalize().to_hex()[..32].to_string()
 }
 
 #[cfg(test)]
@@ -194,13 +206,6 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_of_the_options() {
-        let one = hash("# a comment\nCONFIG_A=y\n# CONFIG_B is not set\n");
-        assert_eq!(one, hash("# CONFIG_B is not set\n\nCONFIG_A=y\n"));
-        assert_ne!(one, hash("CONFIG_A=m\n# CONFIG_B is not set\n"));
-    }
-
-    #[test]
     fn composed_in_order_with_companions() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("config");
@@ -218,6 +223,7 @@ mod tests {
             "debug",
             "slow",
             "slow-x86_64",
+            "distribution",
         ] {
             fs::write(config.join(format!("{name}.config")), "").unwrap();
         }
@@ -254,6 +260,28 @@ mod tests {
         assert_eq!(
             names(Base::V7_3, Arch::X86_64, PageSize::K4, both, &[]).unwrap(),
             ["base", "x86_64", "kunit", "patched", "linear-map"]
+        );
+        let distribution = crate::Distribution::parse("debian").unwrap();
+        let onto = |variant, extras: &[&str]| {
+            let mut spec = Spec::new(
+                Base::V6_12,
+                Arch::Arm64,
+                PageSize::K4,
+                variant,
+                files.clone(),
+            );
+            spec.distribution = Some(distribution.clone());
+            spec.add_extras(extras.iter().copied());
+            let names = fragments(&spec).unwrap().into_iter().map(|fragment| {
+                let name = fragment.path.file_stem().unwrap().to_string_lossy();
+                name.into_owned()
+            });
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(onto(patched, &[]), ["distribution"]);
+        assert_eq!(
+            onto(patched, &["kunit", "debug"]),
+            ["distribution", "kunit", "debug", "patched"]
         );
         let error = names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["kasan"]);
         assert_eq!(

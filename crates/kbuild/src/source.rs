@@ -22,7 +22,7 @@ const PACKAGE_BYTES: u64 = 200 << 20;
 /// is in trixie itself, but the security suites have every version of it and
 /// lists of 300 kB instead of 10 MB; 7.3 is a backport until its successor
 /// replaces it.
-const fn suites(base: Base) -> &'static [Suite] {
+pub(crate) const fn suites(base: Base) -> &'static [Suite] {
     match base {
         Base::V6_12 => &[
             (SECURITY, "bookworm-security"),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a kernel is asked for by: base, architecture, page size, variant.
 
-use crate::{Base, Commit, KernelDir, Variant};
+use crate::{Base, Commit, Distribution, KernelDir, Variant};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use wideleaf_kit::arch::{Arch, PageSize};
@@ -17,9 +17,14 @@ pub struct Spec {
     pub page_size: PageSize,
     /// What of our series it has.
     pub variant: Variant,
+    /// The distribution's configuration that it has; `None`: the lab's own, of fragments.
+    pub distribution: Option<Distribution>,
     /// Names of further fragments in `kernel/config`, such as `debug`, in the
     /// order they are merged.
     pub extras: Vec<String>,
+    /// Names of fragments that the distribution's configuration must have come true; nothing is
+    /// merged for them, so that one kernel serves many jobs.
+    pub required: Vec<String>,
     /// Name of a fault ([`crate::faults`]) that the kernel gets, on top of its series if it has one,
     /// by which a job is seen to notice it.
     pub plant: Option<String>,
@@ -46,7 +51,9 @@ impl Spec {
             arch,
             page_size,
             variant,
+            distribution: None,
             extras: Vec::new(),
+            required: Vec::new(),
             plant: None,
             version: None,
             commit: None,
@@ -64,9 +71,13 @@ impl Spec {
         }
     }
 
-    /// The object folder's name part: `arm64-64K` or `arm64-4K-debug`.
+    /// The object folder's name part: `arm64-64K`, `arm64-4K-debug` or `arm64-4K-debian-cloud`.
     pub fn flavour(&self) -> String {
         let mut name = format!("{}-{}", self.arch, self.page_size);
+        if let Some(distribution) = &self.distribution {
+            name.push('-');
+            name.push_str(&distribution.name());
+        }
         for extra in &self.extras {
             name.push('-');
             name.push_str(extra);

@@ -209,6 +209,7 @@ fn package(dir: &Path, filemap: &str) -> std::path::PathBuf {
     }
     for (name, text) in [
         ("README", "a kernel\n"),
+        ("Kconfig", "mainmenu \"Linux\"\n"),
         ("Makefile", MAKEFILE),
         ("scripts/kconfig/merge_config.sh", MERGE),
     ] {

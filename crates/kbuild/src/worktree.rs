@@ -27,6 +27,9 @@ use wideleaf_kit::events::{Event, Observer};
 use wideleaf_kit::replace::replace;
 use wideleaf_kit::tool;
 
+/// In a tree's folder: what files that switches changed were before.
+pub(crate) const ORIGINALS: &str = "originals";
+
 /// An unpacked source tree, held exclusively.
 pub struct WorkTree {
     place: Place,
@@ -140,7 +143,7 @@ impl WorkTree {
 
     fn original(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let kept = if self.journal.touched.contains(path) {
-            "originals"
+            ORIGINALS
         } else {
             "src"
         };
@@ -153,7 +156,7 @@ impl WorkTree {
         let mut new = BTreeSet::new();
         for path in paths.filter(|path| !self.journal.touched.contains(*path)) {
             if let Some(content) = self.original(path)? {
-                write_synced(&self.dir().join("originals").join(path), &content)?;
+                write_synced(&self.dir().join(ORIGINALS).join(path), &content)?;
             }
             new.insert(path.clone());
         }

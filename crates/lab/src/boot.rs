@@ -131,6 +131,7 @@ impl Bench<'_> {
         let counts = scratch.join("counts.json");
         let job_file = serde_json::to_vec(&plan.for_guest(job.name(), time_limit_s))?;
         initramfs::write(&archive, &self.parts.guest_binary, *arch, &job_file)?;
+        let parameters = self.target.parameters();
         let guest = Guest {
             arch: *arch,
             kernel: &kernel.image,
@@ -145,7 +146,8 @@ impl Bench<'_> {
             ram: &ram,
             answers: &answers,
             console: &console,
-            parameters: &common.append,
+            acpi: self.target.distribution.is_some(),
+            parameters: &parameters,
             plugin: self.parts.plugin.as_deref().map(|file| Plugin {
                 file,
                 profile: self.target.profile(),

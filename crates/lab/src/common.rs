@@ -54,6 +54,12 @@ pub struct Common {
     /// break-before-make, size conflicts; anything found fails the run
     #[arg(long)]
     pub referee: bool,
+    /// The kernels' configuration: debian, debian-cloud or debian-16k, Debian's of the source's
+    /// version, or a file with a .config; drivers are left out, and what differs is told
+    /// [default: the lab's own, of fragments]
+    #[arg(long, value_name = "CONFIGURATION")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
     /// A further fragment of kernel/config for the kernels, such as debug or
     /// storm; may be repeated
     #[arg(long, value_name = "FRAGMENT")]

@@ -41,6 +41,9 @@ pub fn title(look: &dyn Look, comparison: &Comparison) -> String {
     let release = release.unwrap_or(comparison.base.name());
     let mut title = look.title();
     let _ = write!(title, " {arch}, {page_size} pages, Linux {release}");
+    if let Some(config) = &comparison.common.config {
+        let _ = write!(title, ", configuration {config}");
+    }
     if let Some(profile) = &comparison.profile {
         let _ = write!(title, ", model {}", profile.name);
     }

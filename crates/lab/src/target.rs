@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use wideleaf_kbuild::{Arch, Base, Commit, KernelDir, PageSize, Spec, Variant};
+use wideleaf_kbuild::{Arch, Base, Commit, Distribution, KernelDir, PageSize, Spec, Variant};
 
 /// Where kernels come from.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct Target {
     pub page_size: PageSize,
     /// What is asked of kernels and guest.
     pub common: Common,
+    /// The configuration that it names; `None`: the lab's own.
+    pub distribution: Option<Distribution>,
     /// What is asked of the job.
     pub own: Value,
     /// Which of the job's parts it is, if the job has several.
@@ -62,7 +64,11 @@ impl std::fmt::Display for Target {
         } = self;
         let part = part.as_ref().map(|part| format!(" {part}"));
         let part = part.unwrap_or_default();
-        write!(f, "{job}{part}, Linux {base}, {arch}, {page_size} pages")
+        write!(f, "{job}{part}, Linux {base}, {arch}, {page_size} pages")?;
+        match &self.distribution {
+            Some(distribution) => write!(f, ", configuration {distribution}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -84,7 +90,9 @@ impl Target {
             let known = profiles::of(arch).join(", ");
             bail!("--profile {profile} is no {arch} CPU: known for {arch} are {known}");
         }
+        let distribution = distribution(&common, arch, page_size)?;
         Ok(Self {
+            distribution,
             plan: job.plan(&common, &own, arch, page_size)?,
             job,
             base,
@@ -112,8 +120,14 @@ impl Target {
         spec.plant = (self.planted_in() == Some(variant))
             .then(|| self.common.plant.clone())
             .flatten();
-        spec.add_extras(self.job.facts().fragments.iter().copied());
-        spec.add_extras(&self.plan.fragments);
+        spec.distribution = self.distribution.clone();
+        let of_job = self.job.facts().fragments.iter().copied().map(String::from);
+        let needed = of_job.chain(self.plan.fragments.iter().cloned());
+        match spec.distribution {
+            // One kernel serves all jobs for which the distribution has what they need.
+            Some(_) => spec.required.extend(needed),
+            None => spec.add_extras(needed),
+        }
         spec.add_extras(&self.common.extra);
         Some(spec)
     }
@@ -140,6 +154,15 @@ impl Target {
         self.common.timeout.unwrap_or(self.plan.time_limit_s)
     }
 
+    /// Kernel parameters besides those of every guest. Figures of two boots must be comparable, so
+    /// kernels that a distribution has randomise their own addresses in none.
+    pub fn parameters(&self) -> String {
+        match self.distribution {
+            Some(_) => format!("nokaslr {}", self.common.append),
+            None => self.common.append.clone(),
+        }
+    }
+
     /// Whom a disk is for.
     pub fn disk_for(&self, disk: &Disk, kernels: &Kernels) -> DiskFor {
         DiskFor {
@@ -153,4 +176,19 @@ impl Target {
             },
         }
     }
+}
+
+/// The configuration that is asked for, which must be one of this architecture and page size.
+fn distribution(common: &Common, arch: Arch, page_size: PageSize) -> Result<Option<Distribution>> {
+    let Some(name) = &common.config else {
+        return Ok(None);
+    };
+    let distribution = Distribution::parse(name)?;
+    let has = distribution.page_size(arch)?;
+    if has != page_size {
+        bail!(
+            "--config {name}: its kernels have pages of {has}, not of {page_size}: leave --page-size out"
+        );
+    }
+    Ok(Some(distribution))
 }

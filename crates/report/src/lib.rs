@@ -49,10 +49,14 @@ pub type Command<'a> = &'a dyn Fn(&Comparison) -> String;
 
 /// `Linux 6.12, arm64, 64K pages`.
 pub fn machine(comparison: &Comparison) -> String {
-    format!(
+    let machine = format!(
         "Linux {}, {}, {} pages",
         comparison.base, comparison.arch, comparison.page_size
-    )
+    );
+    match &comparison.common.config {
+        Some(config) => format!("{machine}, {config}"),
+        None => machine,
+    }
 }
 
 /// The job of a comparison that was read from a file; `None`: this program does not know it.

@@ -16,8 +16,8 @@ use wideleaf_kbuild::import::{self, Import};
 use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
 use wideleaf_kbuild::{
-    Arch, Author, Base, Interrupted, Kernel, KernelDir, PageSize, SeriesName, Spec, Variant,
-    WorkTree, preflight,
+    Arch, Author, Base, Distribution, Interrupted, Kernel, KernelDir, PageSize, SeriesName, Spec,
+    Variant, WorkTree, preflight,
 };
 use wideleaf_kit::events::{Event, Observer};
 use wideleaf_kit::table::{Table, left};
@@ -30,6 +30,7 @@ Examples:
   wideleaf kernel fetch --base all
   wideleaf kernel config --base 6.12 --arch arm64 --page-size 16K
   wideleaf kernel build --base 7.3 --arch x86_64 --variant patched
+  wideleaf kernel build --arch arm64 --config debian-cloud --variant pristine
   wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
   wideleaf kernel export --series linear-map --base 7.3 /tmp/series
   wideleaf kernel import --base 6.12 --tree ~/linux base..HEAD
@@ -152,6 +153,10 @@ struct Which {
     /// As Debian ships it, with a series (patched: text), with the first part of one, or with both
     #[arg(long, default_value = "patched", value_parser = named::<Variant>(Variant::ALL, Variant::name))]
     variant: Variant,
+    /// The configuration: debian, debian-cloud or debian-16k, Debian's of the source's version, or a
+    /// file with a .config; drivers are left out, and what differs is told [default: the lab's own]
+    #[arg(long, value_name = "CONFIGURATION")]
+    config: Option<String>,
     /// A further fragment of kernel/config, such as debug; may be repeated
     #[arg(long, value_name = "FRAGMENT")]
     extra: Vec<String>,
@@ -195,13 +200,23 @@ impl Bases {
 }
 
 impl Which {
-    fn spec(self, files: KernelDir) -> Spec {
-        let size = self.page_size.unwrap_or(self.arch.default_page_size());
+    fn spec(self, files: KernelDir) -> Result<Spec> {
+        let distribution = self.config.as_deref().map(Distribution::parse);
+        let distribution = distribution.transpose()?;
+        let usual = match &distribution {
+            Some(distribution) => distribution.page_size(self.arch)?,
+            None => self.arch.default_page_size(),
+        };
+        let size = self.page_size.unwrap_or(usual);
+        if let Some(distribution) = distribution.as_ref().filter(|_| size != usual) {
+            bail!("--config {distribution}: its kernels have pages of {usual}, not of {size}");
+        }
         let mut spec = Spec::new(self.base, self.arch, size, self.variant, files);
         spec.add_extras(self.extra);
         spec.plant = self.plant;
         spec.version = self.source_version;
-        spec
+        spec.distribution = distribution;
+        Ok(spec)
     }
 }
 
@@ -226,11 +241,11 @@ fn act(args: Args) -> Result<ExitCode> {
         Action::Fetch { bases, refresh } => fetch(&bases.list(), refresh, &cache)?,
         Action::Config { which } => {
             let text =
-                wideleaf_kbuild::configuration(&which.spec(files()?), &cache, &Screen::new())?;
+                wideleaf_kbuild::configuration(&which.spec(files()?)?, &cache, &Screen::new())?;
             write_out(&text)?;
         }
         Action::Build { which, json } => {
-            let spec = which.spec(files()?);
+            let spec = which.spec(files()?)?;
             let kernel = wideleaf_kbuild::ensure(&spec, &cache, &Screen::new())?;
             if json {
                 say!("{}", serde_json::to_string_pretty(&kernel)?)?;

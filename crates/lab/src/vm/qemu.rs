@@ -47,6 +47,8 @@ pub struct Guest<'a> {
     pub answers: &'a Path,
     /// The file that receives the kernel's console.
     pub console: &'a Path,
+    /// Whether an x86-64 machine tells of its devices by ACPI, for kernels that read nothing else.
+    pub acpi: bool,
     /// More kernel parameters.
     pub parameters: &'a str,
     /// The TLB plugin, if the job counts.
@@ -99,6 +101,7 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
             "-machine virt,gic-version=3,dtb-randomness=off,mte=on,memory-backend=ram"
         }
         Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram",
+        Arch::X86_64 if guest.acpi => "-machine microvm,acpi=on,rtc=on,memory-backend=ram",
         // Without ACPI, QEMU tells where the devices are on the command line.
         Arch::X86_64 => "-machine microvm,acpi=off,rtc=on,memory-backend=ram",
     });
@@ -298,6 +301,7 @@ mod tests {
             cpu_model: CpuModel::Max,
             memory: 2 << 30,
             pluggable: None,
+            acpi: false,
             ram: Path::new("/s/a,b/ram"),
             answers: Path::new("/s/answers"),
             console: Path::new("/s/console"),
@@ -353,6 +357,16 @@ mod tests {
         for (arch, model) in [(Arch::Arm64, CpuModel::Max), (Arch::X86_64, CpuModel::Bbm)] {
             assert!(of(arch, model).contains("-cpu max "), "{arch} {model}");
         }
+    }
+
+    #[test]
+    fn a_kernel_that_reads_acpi_has_a_machine_with_it() {
+        let args = line(&Guest {
+            acpi: true,
+            ..guest(Arch::X86_64)
+        });
+        assert!(args.contains("microvm,acpi=on,"), "{args}");
+        assert!(joined(Arch::X86_64, None, None).contains("acpi=off"));
     }
 
     #[test]

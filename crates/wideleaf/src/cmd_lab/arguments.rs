@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use wideleaf_kbuild::{Arch, Base, Commit, PageSize, Variant};
+use wideleaf_kbuild::{Arch, Base, Commit, Distribution, PageSize, Variant};
 use wideleaf_lab::common::Common;
 use wideleaf_lab::expect::Expectation;
 use wideleaf_lab::job::AnyJob;
@@ -145,9 +145,16 @@ impl Run {
                 self.job
             );
         }
-        let is_built_anew = !self.common.extra.is_empty() || self.common.plant.is_some();
+        let is_built_anew = !self.common.extra.is_empty()
+            || self.common.plant.is_some()
+            || self.common.config.is_some();
         if !self.on.kernel.is_empty() && is_built_anew {
-            bail!("--extra and --plant are about kernels to build, --kernel names built ones");
+            bail!(
+                "--extra, --plant and --config are about kernels to build, --kernel names built ones"
+            );
+        }
+        if self.on.tree.is_some() && self.common.config.is_some() {
+            bail!("--config is about Debian's sources: leave --tree out");
         }
         if self.on.source_version.is_some() && self.on.base.as_deref() == Some("all") {
             bail!("--source-version is one base's: name it with --base");
@@ -237,7 +244,11 @@ impl Run {
     fn page_sizes(&self, arch: Arch) -> Result<Vec<PageSize>> {
         let possible = arch.page_sizes();
         let Some(name) = &self.on.page_size else {
-            return Ok(vec![arch.default_page_size()]);
+            let size = match &self.common.config {
+                Some(config) => Distribution::parse(config)?.page_size(arch)?,
+                None => arch.default_page_size(),
+            };
+            return Ok(vec![size]);
         };
         let sizes = possible.iter().copied();
         let sizes: Vec<_> = sizes.filter(|size| asked(name, size.name())).collect();

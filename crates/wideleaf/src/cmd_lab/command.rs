@@ -230,6 +230,35 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_brings_its_page_size_and_is_in_the_targets_name() {
+        let target = parse("storm --config debian-16k").unwrap().remove(0);
+        let name = "storm, Linux 6.12, arm64, 16K pages, configuration debian-16k";
+        assert_eq!(target.to_string(), name);
+        let size = |args: &str| parse(args).unwrap()[0].page_size;
+        assert_eq!(size("--config debian-cloud"), PageSize::K4);
+        assert_eq!(target.parameters().trim(), "nokaslr");
+        assert_eq!(parse("storm").unwrap()[0].parameters(), "");
+    }
+
+    #[test]
+    fn one_kernel_of_a_distribution_serves_all_jobs() {
+        let kernels = Kernels::Built(KernelDir::find(None).unwrap());
+        let spec = |args: &str| {
+            let target = parse(args).unwrap().remove(0);
+            target.spec(Variant::Pristine, &kernels).unwrap()
+        };
+        let storm = spec("linear-storm --config debian-cloud");
+        assert_eq!(
+            storm.flavour(),
+            spec("exec --config debian-cloud").flavour()
+        );
+        assert_eq!(storm.required, ["linear"]);
+        assert_eq!(spec("linear-storm").flavour(), "arm64-64K-linear");
+        let more = spec("exec --config debian-cloud --extra debug");
+        assert_eq!(more.flavour(), "arm64-4K-debian-cloud-debug");
+    }
+
+    #[test]
     fn programs_with_disks_of_their_own_are_comparisons_of_their_own() {
         let told = |args: &str| {
             let targets = parse(args).unwrap();
@@ -286,6 +315,8 @@ mod tests {
             "--job mm-selftests --tests mmap --without cow",
             "--job storm --cpus 2 --seconds 9 --scenario pinned --extra storm --plant no-unmap",
             "--job boot --cpus 2 --referee",
+            "--job storm --config debian-cloud --extra kunit",
+            "--config debian-16k --base 7.3",
         ] {
             let command = super::super::repeat::command(&comparison(args));
             let again = command.strip_prefix("wideleaf lab run ").unwrap();
@@ -314,6 +345,7 @@ mod tests {
                 "aligned, reads, writes, evidence, patched, linear-map",
             ),
             ("--kernel old=/x", "pristine"),
+            ("--config debian-rt", "debian, debian-cloud, debian-16k"),
         ] {
             let text = refusal(args);
             assert!(text.contains(known), "{args}: {text}");
@@ -325,6 +357,12 @@ mod tests {
         for (args, word) in [
             ("--arch x86_64 --page-size 16K", "4K only"),
             ("--arch x86_64 --profile cortex-a53", "zen4"),
+            (
+                "--arch x86_64 --config debian-16k",
+                "it has debian, debian-cloud",
+            ),
+            ("--page-size 64K --config debian", "pages of 4K, not of 64K"),
+            ("--config debian --kernel pristine=/x", "--config"),
             ("--job kunit --variant pristine", "kunit"),
             ("--base all --kernel pristine=/x", "--kernel"),
             (

@@ -147,6 +147,20 @@ mod tests {
     }
 
     #[test]
+    fn the_rows_of_distributions_are_of_their_configurations_page_sizes() {
+        let rows = read(Path::new("../../docs/distributions.toml")).unwrap();
+        // Five jobs on three machines, and one on the two of arm64; two bases.
+        assert_eq!(rows.len(), 2 * (5 * 3 + 2));
+        for row in &rows {
+            assert!(row.words.contains(&"--config".to_string()), "{}", row.name);
+        }
+        let text = refusal(
+            "[[set]]\njobs = \"boot\"\npage-sizes = \"64K\"\noptions = { config = \"debian\" }\n",
+        );
+        assert!(text.contains("pages of 4K"), "{text}");
+    }
+
+    #[test]
     fn the_matrix_of_the_documentation_is_what_it_was() {
         let rows = read(Path::new("../../docs/measured.toml")).unwrap();
         // Eleven jobs; arm64 with three page sizes, and x86-64; two bases.
