@@ -60,8 +60,8 @@ fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(killed)
 }
 
-/// A message of the kernel's log is one line of the console. What a program writes there is not,
-/// if the kernel says something meanwhile.
+/// A message of the kernel's log is one line of the console. The line of a program may be cut in two
+/// by such a message.
 fn tell(status: i32) {
     let line = format!("{ENDED}{status}\n");
     let told = fs::OpenOptions::new()

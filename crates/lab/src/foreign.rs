@@ -9,7 +9,8 @@ use crate::referee::{Symbols, read_findings};
 use crate::vm::emulator::Qemu;
 use crate::vm::qemu::{Guest, Plugin};
 use crate::vm::scratch::Scratch;
-use crate::vm::{image, initramfs, silent};
+use crate::vm::silent::{self, Ended};
+use crate::vm::{image, initramfs};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -18,8 +19,11 @@ use wideleaf_cache::{Cache, Key};
 use wideleaf_kbuild::Arch;
 use wideleaf_tlb::referee::finding::Findings;
 
-/// Version of the JSON.
-pub const SCHEMA: u32 = 1;
+/// The name of the JSON.
+pub const SCHEMA: &str = "wideleaf-lab-referee";
+
+/// Its version, raised when a field changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
 
 /// An x86-64 guest has this much below its hole at most, and the plugin sees memory as one piece.
 const X86_MEMORY: u64 = 3 << 30;
@@ -27,7 +31,7 @@ const X86_MEMORY: u64 = 3 << 30;
 /// Addresses are those of `System.map` only where the kernel does not choose others at boot.
 const PARAMETERS: &str = "nokaslr";
 
-/// What is to be judged.
+/// A kernel to judge, and the machine.
 #[derive(Debug)]
 pub struct Foreign {
     /// `Image` or `bzImage`.
@@ -38,7 +42,7 @@ pub struct Foreign {
     pub command: Vec<String>,
     /// CPUs of the guest.
     pub cpus: u32,
-    /// What an arm64 guest's CPUs are.
+    /// The make of an arm64 guest's CPUs.
     pub cpu_model: CpuModel,
     /// Guest memory in bytes.
     pub memory: u64,
@@ -56,11 +60,13 @@ pub struct Foreign {
     pub console: Option<PathBuf>,
 }
 
-/// What was found.
+/// The verdict on a kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
     /// [`SCHEMA`].
-    pub schema: u32,
+    pub schema: &'static str,
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
     /// The kernel.
     pub kernel: PathBuf,
     /// The hash of its image.
@@ -77,7 +83,7 @@ pub struct Judged {
     pub failure: Option<String>,
     /// The command's exit status.
     pub status: Option<i32>,
-    /// What the referee found.
+    /// All that the referee found.
     pub findings: Findings,
 }
 
@@ -127,15 +133,35 @@ impl Foreign {
     /// If something is not what it should be, or QEMU does not run the guest.
     pub fn judge(&self) -> Result<Judged> {
         let arch = self.check()?;
+        let symbols = Symbols::of(&self.kernel, self.symbols.as_deref())?;
         let qemu = Qemu::find(arch)?;
+        host::guests_at_once(self.memory, 1).context("--memory")?;
+        let scratch = Scratch::new(&host::memory_folder(&Cache::open()?, self.memory)?)?;
+        let start = Instant::now();
+        let (ended, mut findings) = self.boot(arch, &qemu, &scratch)?;
+        symbols.apply(&mut findings);
+        let failure = ended.failure.or_else(|| self.lack(ended.status, &findings));
+        Ok(Judged {
+            schema: SCHEMA,
+            schema_version: SCHEMA_VERSION,
+            kernel: self.kernel.clone(),
+            kernel_hash: Key::new().file("image", &self.kernel)?.id(),
+            arch,
+            command: self.command.clone(),
+            qemu,
+            seconds: start.elapsed().as_secs_f64(),
+            failure,
+            status: ended.status,
+            findings,
+        })
+    }
+
+    fn boot(&self, arch: Arch, qemu: &Qemu, scratch: &Scratch) -> Result<(Ended, Findings)> {
         let plugin = parts::plugin(self.plugin.as_deref())?;
-        let cache = Cache::open()?;
-        host::guests_at_once(self.memory, 1)?;
-        let scratch = Scratch::new(&host::memory_folder(&cache, self.memory)?)?;
+        let (console, counts) = (scratch.join("console"), scratch.join("counts.json"));
         let own = scratch.join("initramfs");
         let initramfs = self.initramfs(arch, &own)?;
         let (ram, answers) = (scratch.join("ram"), scratch.join("answers"));
-        let (console, counts) = (scratch.join("console"), scratch.join("counts.json"));
         let guest = Guest {
             arch,
             kernel: &self.kernel,
@@ -158,26 +184,13 @@ impl Foreign {
                 referee: true,
             }),
         };
-        let start = Instant::now();
         let ended = silent::run(&qemu.path, &guest, &scratch.join("qemu.log"), self.limit);
-        let seconds = start.elapsed().as_secs_f64();
-        self.keep(&console)?;
+        let kept = self.keep(&console);
         let ended = ended.with_context(|| self.kernel.display().to_string())?;
-        let mut findings = read_findings(&counts)?;
-        Symbols::of(&self.kernel, self.symbols.as_deref())?.apply(&mut findings);
-        let failure = ended.failure.or_else(|| self.lack(ended.status, &findings));
-        Ok(Judged {
-            schema: SCHEMA,
-            kernel: self.kernel.clone(),
-            kernel_hash: Key::new().file("image", &self.kernel)?.id(),
-            arch,
-            command: self.command.clone(),
-            qemu,
-            seconds,
-            failure,
-            status: ended.status,
-            findings,
-        })
+        kept?;
+        let findings = read_findings(&counts)
+            .with_context(|| ended.failure.clone().unwrap_or("the guest went off".into()))?;
+        Ok((ended, findings))
     }
 
     /// The initramfs that the guest gets; `own` is where one of the lab's own may be put.
@@ -194,7 +207,7 @@ impl Foreign {
         Ok(own)
     }
 
-    /// What must have been seen of a guest that went off without a complaint.
+    /// A lack of what must have been seen of a guest that went off without a complaint.
     fn lack(&self, status: Option<i32>, findings: &Findings) -> Option<String> {
         if !self.command.is_empty() && status.is_none() {
             return Some("the guest went off before its command had ended".into());

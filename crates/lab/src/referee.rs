@@ -158,7 +158,7 @@ pub fn before_failure(variant: Variant, image: &Path, counts: &Path) -> Vec<Stri
     told(variant.name(), &findings)
 }
 
-/// What the plugin found in a guest that has ended, by the counts that it left.
+/// The findings of the plugin in a guest that has ended, by the counts that it left.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the referee found in one kernel, as tests: that the guest did what it should, and one for
+//! The referee's findings in one kernel as tests: that the guest did what it should, and one for
 //! each rule.
 
 use crate::outcome::{Status, Test};
@@ -95,12 +95,14 @@ mod tests {
     use super::*;
     use crate::ktap::ktap;
     use std::path::PathBuf;
+    use wideleaf_lab::foreign::{SCHEMA, SCHEMA_VERSION};
     use wideleaf_lab::vm::emulator::Qemu;
     use wideleaf_tlb::referee::finding::{Finding, Findings, Place};
 
     fn judged() -> Judged {
         Judged {
-            schema: 1,
+            schema: SCHEMA,
+            schema_version: SCHEMA_VERSION,
             kernel: PathBuf::from("/k/Image"),
             kernel_hash: "0".into(),
             arch: Arch::Arm64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a kernel image is, by its first bytes: of which architecture, and whether QEMU can start it.
+//! The kind of a kernel image by its first bytes: its architecture, and whether QEMU can start it.
 
 use anyhow::{Context, Result, bail};
 use std::fs::File;
@@ -17,7 +17,7 @@ const E_MACHINE: usize = 18;
 /// Bytes that tell everything.
 const HEAD: u64 = 0x400;
 
-/// What must be named instead of an image that cannot be started.
+/// The remedy for an image that cannot be started.
 const REMEDY: &str =
     "name arch/arm64/boot/Image or arch/x86/boot/bzImage of the kernel's build folder";
 

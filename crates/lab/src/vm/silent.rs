@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs a guest that answers nothing: one whose kernel the lab did not build. What is known of it
-//! is its console, and when it went off.
+//! Runs a guest that answers nothing: one whose kernel the lab did not build. Its console, and when
+//! it went off, are all that is known of it.
 
 use super::console;
 use super::machine::{LAST_WORDS, POLL, Watch, read};

@@ -53,14 +53,14 @@ pub struct Referee {
     /// The initramfs that it boots: a cpio archive, packed or not
     #[arg(long, value_name = "FILE")]
     initrd: Option<PathBuf>,
-    /// What the guest runs instead of the initramfs' own init, with quotes as in a
-    /// shell; without --initrd the first word is a static program of this machine
+    /// A command that the guest runs instead of the initramfs' own init, with quotes as
+    /// in a shell; without --initrd the first word is a static program of this machine
     #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
     /// CPUs of the guest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: u32,
-    /// What an arm64 guest's CPUs are, as of lab run: bbm may change the size of
+    /// The make of an arm64 guest's CPUs, as of lab run: bbm may change the size of
     /// leaves live
     #[arg(long, value_name = "MODEL", default_value = "max", value_parser = choices!(CpuModel))]
     cpu_model: CpuModel,
@@ -176,7 +176,7 @@ impl Referee {
     }
 }
 
-/// What was found, for people: a line for each rule that was broken, then each finding.
+/// The findings for people: a line for each rule that was broken, then each finding.
 fn text(judged: &Judged) -> String {
     let mut kinds = BTreeMap::new();
     for finding in &judged.findings.list {
