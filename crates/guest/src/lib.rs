@@ -4,8 +4,10 @@
 //! [`protocol`] is what host and guest say to each other. [`init::main`] is the guest's first
 //! process: it mounts what a job needs, runs it in a child, answers and powers off. A job is a
 //! [`work::Work`], made of parts of the [`kit`]; its [`kit::marker`] holds the instructions by which
-//! a job talks to the TLB plugin. The jobs are in `crates/jobs`.
+//! a job talks to the TLB plugin. The jobs are in `crates/jobs`. On kernels that the lab did not build
+//! init may run a [`command`] instead.
 
+pub mod command;
 mod hello;
 pub mod init;
 pub mod kit;

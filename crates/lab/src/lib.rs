@@ -6,6 +6,8 @@
 //! [`results`]; [`compare`] holds the kernels' figures against each other,
 //! [`table`] shows them, [`expect`] judges them.
 //!
+//! [`foreign`] has the referee judge a kernel that the lab did not build.
+//!
 //! [`host`] looks before work begins whether the machine has what is needed.
 //! [`disk`] has the guest's disk made; [`vm`] runs one guest and says how it
 //! ended.
@@ -15,6 +17,7 @@ pub mod common;
 pub mod compare;
 pub mod disk;
 pub mod expect;
+pub mod foreign;
 pub mod host;
 pub mod job;
 pub mod options;

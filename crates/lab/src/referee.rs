@@ -2,6 +2,7 @@
 //! What the referee found, with the kernel's own names, and as text.
 
 use crate::results::{Comparison, Verdict};
+use anyhow::{Context, Result, bail};
 use std::path::Path;
 use wideleaf_kbuild::Variant;
 use wideleaf_tlb::referee::finding::{Finding, Findings, Place};
@@ -58,9 +59,42 @@ impl Symbols {
     /// Those of the kernel at `image`, as far as its `System.map` and a `vmlinux` with debug
     /// information lie beside it.
     pub fn beside(image: &Path) -> Self {
-        let text = std::fs::read_to_string(image.with_file_name("System.map"));
+        Self::read(
+            &image.with_file_name("System.map"),
+            &image.with_file_name("vmlinux"),
+        )
+    }
+
+    /// Those of the kernel at `image` which the lab did not build: of the folder `given`, beside the
+    /// image, or in the build folder above `arch/*/boot`; installed kernels have their release
+    /// behind the names.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `System.map` in `given`.
+    pub fn of(image: &Path, given: Option<&Path>) -> Result<Self> {
+        let release = image.file_name().and_then(|name| name.to_str());
+        let release = release.and_then(|name| name.strip_prefix("vmlinuz-"));
+        let map = release.map_or("System.map".into(), |release| {
+            format!("System.map-{release}")
+        });
+        let folders: Vec<_> = match given {
+            Some(given) => vec![given],
+            // The image's own, then boot, its architecture's, arch, and the build folder.
+            None => image.ancestors().skip(1).step_by(3).take(2).collect(),
+        };
+        let found = folders.iter().find(|folder| folder.join(&map).is_file());
+        match (found, given) {
+            (Some(folder), _) => Ok(Self::read(&folder.join(map), &folder.join("vmlinux"))),
+            (None, Some(given)) => bail!("{}: there is no {map} (--symbols)", given.display()),
+            (None, None) => Ok(Self::default()),
+        }
+    }
+
+    fn read(map: &Path, vmlinux: &Path) -> Self {
+        let text = std::fs::read_to_string(map);
         let mut symbols = Self::parse(&text.unwrap_or_default());
-        symbols.lines = Lines::of(&image.with_file_name("vmlinux"), &symbols.functions);
+        symbols.lines = Lines::of(vmlinux, &symbols.functions);
         symbols
     }
 
@@ -107,7 +141,7 @@ impl Symbols {
 /// The findings of all runs as lines below a table.
 pub fn lines(comparison: &Comparison) -> Vec<String> {
     let runs = comparison.runs.iter();
-    runs.filter_map(|run| Some(told(run.variant, run.referee.as_ref()?)))
+    runs.filter_map(|run| Some(told(run.variant.name(), run.referee.as_ref()?)))
         .flatten()
         .collect()
 }
@@ -121,10 +155,25 @@ pub fn before_failure(variant: Variant, image: &Path, counts: &Path) -> Vec<Stri
         return Vec::new();
     };
     Symbols::beside(image).apply(&mut findings);
-    told(variant, &findings)
+    told(variant.name(), &findings)
 }
 
-fn told(variant: Variant, findings: &Findings) -> Vec<String> {
+/// The findings of the plugin in a guest that has ended, by the counts that it left.
+///
+/// # Errors
+///
+/// If it left none.
+pub fn read_findings(counts: &Path) -> Result<Findings> {
+    let text = std::fs::read_to_string(counts).context("the TLB plugin left no counts")?;
+    let report: Report =
+        serde_json::from_str(&text).context("the TLB plugin's counts are damaged")?;
+    report
+        .referee
+        .context("the TLB plugin's counts have no findings of the referee")
+}
+
+/// The findings in `kernel`, as lines.
+pub fn told(kernel: &str, findings: &Findings) -> Vec<String> {
     let Findings {
         table_writes,
         most_stale,
@@ -132,20 +181,21 @@ fn told(variant: Variant, findings: &Findings) -> Vec<String> {
         ..
     } = findings;
     let mut lines = vec![format!(
-        "  referee: {variant}: {} found in {table_writes} page-table writes; at most {most_tables} tables, {most_stale} old translations at a time",
+        "  referee: {kernel}: {} found in {table_writes} page-table writes; at most {most_tables} tables, {most_stale} old translations at a time",
         findings.list.len() as u64 + findings.left_out
     )];
     lines.extend(findings.list.iter().flat_map(describe));
     if findings.forgotten > 0 {
         lines.push(format!(
-            "  warning: {variant}: {} old translations were forgotten for want of room",
+            "  warning: {kernel}: {} old translations were forgotten for want of room",
             findings.forgotten
         ));
     }
     lines
 }
 
-fn describe(f: &Finding) -> Vec<String> {
+/// A finding, as lines.
+pub fn describe(f: &Finding) -> Vec<String> {
     let space = f.asid.map_or(String::new(), |asid| format!(" asid {asid}"));
     vec![
         format!(
@@ -212,6 +262,27 @@ ffff800080020000 D jiffies
         assert_eq!(name(0x40_0000), None);
         assert_eq!(name(0xffff_8100_0000_0000), None);
         assert_eq!(Symbols::default().name(1), None);
+    }
+
+    #[test]
+    fn symbols_are_looked_for_where_kernels_are_built_and_installed() {
+        let dir = tempfile::tempdir().unwrap();
+        let boot = dir.path().join("arch/arm64/boot");
+        std::fs::create_dir_all(&boot).unwrap();
+        let known = |image: &Path, given: Option<&Path>| {
+            Symbols::of(image, given).map(|symbols| symbols.functions.len())
+        };
+        let image = boot.join("Image");
+        assert_eq!(known(&image, None).unwrap(), 0);
+        let error = known(&image, Some(dir.path())).unwrap_err().to_string();
+        assert!(error.contains("no System.map (--symbols)"), "{error}");
+        std::fs::write(dir.path().join("System.map"), MAP).unwrap();
+        assert_eq!(known(&image, None).unwrap(), 2);
+        assert_eq!(known(Path::new("Image"), Some(dir.path())).unwrap(), 2);
+        let installed = dir.path().join("vmlinuz-6.1");
+        assert_eq!(known(&installed, None).unwrap(), 0);
+        std::fs::write(dir.path().join("System.map-6.1"), MAP).unwrap();
+        assert_eq!(known(&installed, None).unwrap(), 2);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod cells;
 pub mod committed;
 pub mod compact;
 pub mod days;
+pub mod foreign;
 mod headline;
 pub mod junit;
 pub mod ktap;

@@ -10,6 +10,7 @@ mod files;
 mod list;
 mod matrix;
 mod outcome;
+mod referee;
 mod repeat;
 mod report;
 
@@ -40,6 +41,8 @@ enum Action {
     /// Run one row of a matrix, on a node of a cluster
     #[command(hide = true)]
     MatrixRow(matrix::MatrixRow),
+    /// Boot any kernel under the referee and report what is wrong with its TLB maintenance
+    Referee(Box<referee::Referee>),
     /// Show results as one HTML page, commit their figures, fill tables of pages
     Report(report::Report),
     /// List jobs, bases, architectures, page sizes, file systems, profiles
@@ -78,6 +81,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Action::Matrix(matrix) => matrix.run(),
         Action::Check(check) => interruptible(check.run()),
         Action::MatrixRow(row) => row.run(),
+        Action::Referee(referee) => referee.run(),
         Action::Report(report) => report.run(),
         Action::Run(run) => match run.targets() {
             Ok(targets) => interruptible(run.execute(&targets)),

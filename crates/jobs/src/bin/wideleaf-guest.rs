@@ -5,6 +5,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if wideleaf_guest::init::wanted() {
+        if wideleaf_guest::command::wanted() {
+            wideleaf_guest::command::main();
+        }
         wideleaf_guest::init::main(wideleaf_jobs::works::ALL);
     }
     eprintln!("wideleaf-guest: the init of the lab's guests; 'wideleaf lab run' boots them");

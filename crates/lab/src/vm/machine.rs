@@ -17,7 +17,10 @@ use std::time::{Duration, Instant};
 use wideleaf_guest::protocol::{Failure as GuestFailure, Farewell, Hello, Message};
 
 /// How often answers are looked for.
-const POLL: Duration = Duration::from_millis(20);
+pub(super) const POLL: Duration = Duration::from_millis(20);
+
+/// How long a QEMU may take to have its plugin write what it found, once it is to end.
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// How often the console is searched while the guest runs. The kernel ends
 /// itself after a fault; this is for one too broken to do so.
@@ -210,7 +213,7 @@ pub fn run(
         }
         std::thread::sleep(POLL);
     }
-    child.kill();
+    child.end(LAST_WORDS);
     let wall = start.elapsed();
     seen.console = read(guest.console);
     seen.qemu = read(log);
@@ -304,13 +307,13 @@ impl Answers {
 
 /// Notices that a kernel complained and does not come to an end.
 #[derive(Default)]
-struct Watch {
+pub(super) struct Watch {
     looked: Option<Instant>,
     complained: Option<Instant>,
 }
 
 impl Watch {
-    fn fault_drags_on(&mut self, console: &Path) -> bool {
+    pub(super) fn fault_drags_on(&mut self, console: &Path) -> bool {
         if let Some(since) = self.complained {
             return since.elapsed() >= FAULT_GRACE;
         }
@@ -359,7 +362,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn read(path: &Path) -> String {
+pub(super) fn read(path: &Path) -> String {
     let bytes = std::fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Mutex, MutexGuard, Once};
+use std::time::{Duration, Instant};
 
 /// What has to go when this process ends early.
 #[derive(Default)]
@@ -152,6 +153,21 @@ impl Tethered {
         Ok(status)
     }
 
+    /// Asks it to end, and kills it if it has not within `patience`.
+    pub fn end(&mut self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut asked = false;
+        while matches!(self.try_wait(), Ok(None)) {
+            if Instant::now() >= until {
+                return self.kill();
+            }
+            if !std::mem::replace(&mut asked, true) {
+                let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Kills it and waits for its end.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
@@ -178,6 +194,30 @@ mod tests {
         assert!(kill(pid, None).is_ok());
         drop(child);
         assert!(kill(pid, None).is_err());
+    }
+
+    #[test]
+    fn a_child_may_write_what_it_has_to_before_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let script =
+            "trap 'echo done > last; exit' TERM; echo > ready; while :; do sleep 0.01; done";
+        for (script, writes) in [
+            (script, true),
+            ("trap '' TERM; echo > ready; sleep 100", false),
+        ] {
+            let mut command = Command::new("sh");
+            let mut child =
+                Tethered::spawn(command.args(["-c", script]).current_dir(&dir)).unwrap();
+            let (ready, last) = (dir.path().join("ready"), dir.path().join("last"));
+            while !ready.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            child.end(Duration::from_secs(if writes { 60 } else { 0 }));
+            assert_eq!(last.exists(), writes);
+            assert!(kill(Pid::from_raw(child.id() as i32), None).is_err());
+            fs::remove_file(ready).unwrap();
+            let _ = fs::remove_file(last);
+        }
     }
 
     #[test]

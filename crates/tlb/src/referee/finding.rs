@@ -32,6 +32,14 @@ named!(
     }
 );
 
+impl Kind {
+    /// Is there such a rule on x86-64? It asks for no break-before-make, keeps no entries by ASID
+    /// here, and invalidates at once.
+    pub fn is_of_x86(self) -> bool {
+        matches!(self, Kind::StaleTranslation | Kind::StaleGrant)
+    }
+}
+
 /// Where something happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Place {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The rules themselves: pure comparisons of two entries.
 //!
-//! Arm ARM (DDI 0487), D8 "Using break-before-make when updating translation
-//! table entries" and "The Contiguous bit"; the section's number moves between
-//! issues and was not checked.
+//! Arm ARM (DDI 0487M.b): D8.17.1 "Using break-before-make when updating
+//! translation table entries" (R_WHZWS lists the changes that ask for it), D8.17.2
+//! "Support levels for changing table or block size" (R_KFLJB, R_KHRBC). Rules keep
+//! their names from issue to issue, sections move.
 
 use super::finding::Kind;
 use super::format::{Desc, Leaf, grant};
@@ -29,14 +30,25 @@ fn alike(a: &Leaf, b: &Leaf) -> bool {
         == (b.pa, b.shift, b.group, b.attributes, b.global)
 }
 
+/// Level of FEAT_BBM with which the Contiguous bit may change live (R_KHRBC).
+const BIT: u8 = 1;
+
+/// Level with which table and block may follow each other, and blocks of different levels
+/// (R_KFLJB). With level 1 they may through the nT bit only, which Linux does not use, and which is
+/// not looked at.
+const SIZE: u8 = 2;
+
 /// Must `old` have left every TLB before `new` may be valid at `va`? `bbm` is
 /// the level of FEAT_BBM that the CPU promises, without conflict aborts.
+///
+/// Permissions do not count: R_WHZWS does not list them, and what R_PVTFW keeps from changing
+/// together with the size is what R_WHZWS lists.
 pub fn needs_break(old: &Desc, new: &Desc, va: u64, bbm: u8) -> Option<Break> {
     match (old, new) {
         (Desc::Invalid, _) | (_, Desc::Invalid) => None,
         (Desc::Table(a), Desc::Table(b)) => (a != b).then_some(Break::Output),
         (Desc::Table(_), Desc::Leaf(_)) | (Desc::Leaf(_), Desc::Table(_)) => {
-            (bbm < 2).then_some(Break::Size)
+            (bbm < SIZE).then_some(Break::Size)
         }
         (Desc::Leaf(old), Desc::Leaf(new)) => leaves(old, new, va, bbm),
     }
@@ -93,12 +105,17 @@ fn leaves(old: &Leaf, new: &Leaf, va: u64, bbm: u8) -> Option<Break> {
     if at(old) != at(new) || old.attributes != new.attributes || globalised {
         return Some(Break::Output);
     }
-    let resized = (old.shift, old.group) != (new.shift, new.group);
-    (resized && bbm < 2).then_some(Break::Size)
+    let level = match (old.shift != new.shift, old.group != new.group) {
+        (true, _) => SIZE,
+        (false, true) => BIT,
+        (false, false) => 0,
+    };
+    (bbm < level).then_some(Break::Size)
 }
 
 /// May `a` and `b`, valid at `va_a` and `va_b` of one contiguous group, stand
-/// beside each other? Permissions, access flag and dirty state may differ.
+/// beside each other? Permissions, access flag and dirty state may differ. Where the CPU promises
+/// level 1 or 2, a lookup gives what one of the entries says even if not all have the bit (R_NGLXZ).
 pub fn neighbours_agree(a: (&Leaf, u64), b: (&Leaf, u64), bbm: u8) -> bool {
     let ((a, va_a), (b, va_b)) = (a, b);
     let grouped = |l: &Leaf| l.group != l.shift;
@@ -108,7 +125,7 @@ pub fn neighbours_agree(a: (&Leaf, u64), b: (&Leaf, u64), bbm: u8) -> bool {
     let congruent = a.pa.wrapping_sub(va_a) == b.pa.wrapping_sub(va_b);
     let within = (1u64 << a.group.max(b.group)) - 1;
     let aligned = (a.pa ^ va_a) & within == 0;
-    let same_bit = grouped(a) == grouped(b) || bbm >= 2;
+    let same_bit = grouped(a) == grouped(b) || bbm >= BIT;
     congruent && aligned && same_bit && a.attributes == b.attributes && a.global == b.global
 }
 
@@ -221,15 +238,37 @@ mod tests {
         for (old, new) in [(a, b), (b, a)] {
             let (old, new) = (Desc::Leaf(old), Desc::Leaf(new));
             assert_eq!(needs_break(&old, &new, va, 0), Some(Break::Size));
-            assert_eq!(needs_break(&old, &new, va, 1), Some(Break::Size));
+            assert_eq!(needs_break(&old, &new, va, 1), None, "R_KHRBC");
             assert_eq!(needs_break(&old, &new, va, 2), None);
         }
-        let table = Desc::Table(0x1000);
-        assert_eq!(
-            needs_break(&Desc::Leaf(a), &table, va, 0),
-            Some(Break::Size)
-        );
-        assert_eq!(needs_break(&table, &Desc::Leaf(a), va, 2), None);
+        let (table, leaf) = (Desc::Table(0x1000), Desc::Leaf(a));
+        for (old, new) in [(table, leaf), (leaf, table)] {
+            for bbm in [0, 1] {
+                assert_eq!(needs_break(&old, &new, va, bbm), Some(Break::Size));
+            }
+            assert_eq!(needs_break(&old, &new, va, 2), None);
+        }
+    }
+
+    /// R_PVTFW: what asks for break-before-make alone does so beside a change of size.
+    #[test]
+    fn a_size_may_change_with_permissions_but_with_nothing_else() {
+        let (old, va) = (page(0x20_0000), 0x40_0000);
+        let new = contiguous(old);
+        let at_2 = |new: Leaf| needs_break(&Desc::Leaf(old), &Desc::Leaf(new), va, 2);
+        assert_eq!(at_2(writable(new)), None);
+        let elsewhere = contiguous(page(0x60_0000));
+        let typed = Leaf {
+            attributes: 0x304,
+            ..new
+        };
+        let global = Leaf {
+            global: true,
+            ..new
+        };
+        for new in [elsewhere, typed, global] {
+            assert_eq!(at_2(new), Some(Break::Output));
+        }
     }
 
     #[test]
@@ -269,6 +308,7 @@ mod tests {
         assert!(!neighbours_agree((&a, va), (&elsewhere, vb), 2));
         let single = page(0x21_0000);
         assert!(!neighbours_agree((&a, va), (&single, vb), 0));
+        assert!(neighbours_agree((&a, va), (&single, vb), 1));
         assert!(neighbours_agree((&a, va), (&single, vb), 2));
         // A group that is not aligned.
         let c = contiguous(page(0x21_0000));

@@ -5,14 +5,14 @@
 //! 4K pages; `x`, `y`, `z` are pages of one contiguous group in the lower half,
 //! and `w` is the last of it; `u` and `v` are pages of another table; `k`, `l` and `m` are the
 //! first, second and last page of a group of the kernel's; `a`, `b`, `c` are pages of memory, `p`
-//! is what `block` maps at `u`. A line is a CPU, then one of
+//! is what `block` maps at `u` if it names no page. A line is a CPU, then one of
 //!
 //! ```text
 //! set VA PAGE[+ro][+xn][+cont][+old][+nc][+global]   inv VA   read VA   write VA   fetch VA   fault VA
 //! group VA PAGE[+...]   nogroup VA         all entries of the group that begins at VA
 //! dsb   dsbst   dsbld   dsbnsh   isb   user TASK   task N   asid N
 //! tlbi VA   tlbiis VA   valeis VA   ttl LEVEL VA   range FIRST LAST   asidis N   all   allis
-//! unlink VA   link VA   block VA   root N
+//! unlink VA   link VA   block VA [PAGE[+...]]   root N
 //! fill PAGE N                              makes the page memory that holds N
 //! ```
 //!
@@ -235,7 +235,9 @@ impl World {
             "unlink" => self.store(cpu, L2 + (va(words[2]) >> 21) * 8, 0),
             "link" => self.store(cpu, L2 + (va(words[2]) >> 21) * 8, U3 | 3),
             "block" => {
-                let block = (PAGE & !2) | 0x20_0000;
+                // The block of 2M that the page lies in, not a page.
+                let page = entry(words.get(3).copied().unwrap_or("p"), false);
+                let block = page & !2 & !0x1f_f000;
                 self.store(cpu, L2 + (va(words[2]) >> 21) * 8, block);
             }
             "read" => self.access(cpu, va(words[2]), Access::Read),
@@ -483,15 +485,19 @@ cases! {
 }
 
 #[test]
-fn a_cpu_that_promises_bbm_2_may_change_sizes() {
+fn a_cpu_that_promises_bbm_may_change_the_contiguous_bit_and_then_sizes() {
     for program in [
         "0 set x a+cont",
         "0 inv x; 0 set x a+cont",
         "0 set y a1+cont",
     ] {
-        assert_eq!(kinds_at(2, "0 set x a", program), [], "{program}");
-        assert_ne!(kinds_at(1, "0 set x a", program), [], "{program}");
+        for bbm in [1, 2] {
+            assert_eq!(kinds_at(bbm, "0 set x a", program), [], "{program}");
+        }
+        assert_ne!(kinds_at(0, "0 set x a", program), [], "{program}");
     }
+    assert_ne!(kinds_at(1, "0 set u p", "0 block u"), []);
+    assert_eq!(kinds_at(2, "0 set u p", "0 block u"), []);
     assert_eq!(kinds_at(2, "0 set x a", "0 set x b"), [Kind::NoBreak]);
 }
 

@@ -9,7 +9,7 @@ use wideleaf_lab::results::Results;
 use wideleaf_lab::target::Target;
 use wideleaf_report::junit::junit;
 use wideleaf_report::ktap::ktap;
-use wideleaf_report::outcome::{Failure, tests};
+use wideleaf_report::outcome::{Failure, Test, tests};
 
 /// Where it is told.
 #[derive(clap::Args, Debug)]
@@ -52,12 +52,20 @@ impl Outcome {
     ///
     /// If a file cannot be written.
     pub fn write(&self, results: &Results, failures: &[Failure], screen: &Screen) -> Result<()> {
-        let tests = tests(results, failures);
+        self.put(&tests(results, failures), screen)
+    }
+
+    /// The same with these tests.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be written.
+    pub fn put(&self, tests: &[Test], screen: &Screen) -> Result<()> {
         if let Some(path) = &self.ktap {
-            put(path, &ktap(&tests), screen)?;
+            put(path, &ktap(tests), screen)?;
         }
         if let Some(path) = &self.junit {
-            put(path, &junit(&tests)?, screen)?;
+            put(path, &junit(tests)?, screen)?;
         }
         Ok(())
     }
