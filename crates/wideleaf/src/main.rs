@@ -7,6 +7,7 @@ mod cmd_bench;
 mod cmd_cache;
 mod cmd_collapse;
 mod cmd_doctor;
+mod cmd_fill;
 mod cmd_gen;
 mod cmd_inspect;
 mod cmd_kernel;
@@ -55,6 +56,8 @@ enum Command {
     Collapse(cmd_collapse::Args),
     /// Report what this machine allows, what to change and how to persist it
     Doctor(cmd_doctor::Args),
+    /// Read the text of files into the page cache by folios of a leaf's size
+    Fill(cmd_fill::Args),
     /// Write manual pages and shell completions
     Gen(cmd_gen::Args),
     /// Report which leaves could map a file's text, and why not wider ones
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Command::Cache(args) => cmd_cache::run(args),
         Command::Collapse(args) => cmd_collapse::run(args),
         Command::Doctor(args) => cmd_doctor::run(args),
+        Command::Fill(args) => cmd_fill::run(args),
         Command::Gen(args) => cmd_gen::run(args, Cli::command()),
         Command::Inspect(args) => cmd_inspect::run(args),
         Command::Kernel(args) => cmd_kernel::run(args),
