@@ -50,8 +50,12 @@ pub fn look(text: Text, sizes: &Geometry) -> Plan {
     for &offset in &text.odd {
         leave(&mut left, offset, sizes.pmd, Why::NotCongruent, 0);
     }
+    let in_memory = matches!(text.file_system, "tmpfs" | "ramfs");
     for &offset in &text.blocks {
         match look_at(&text, offset, sizes) {
+            Ok(found) if in_memory && found != Found::Wide => {
+                leave(&mut left, offset, sizes.pmd, Why::InMemory, 0);
+            }
             Ok(found) => blocks.push((offset, found)),
             Err(errno) => leave(&mut left, offset, sizes.pmd, Why::Call(errno), 0),
         }
@@ -122,19 +126,22 @@ fn file(plan: &Plan, budget: &mut Budget, sizes: &Geometry, step: &mut dyn FnMut
         left: plan.left.clone(),
         ..Filled::default()
     };
-    // Its file system has shown that it has no such folios: nothing more is dropped for that.
-    let mut hopeless = false;
+    // Its file system has shown that it has no such folios, or all were wanted or none: nothing
+    // more is dropped for that.
+    let mut over = None;
     for &(offset, found) in &plan.blocks {
         step();
         let why = match found {
             Found::Wide => None,
-            _ if hopeless => Some((Why::NoFolio, 0)),
+            _ if over.is_some() => over,
             _ => one(plan, offset, found, budget, sizes, &mut filled),
         };
         match why {
             None => filled.wide += sizes.pmd,
             Some((why, bytes)) => {
-                hopeless |= why == Why::NoFolio;
+                if why == Why::NoFolio || budget.limits.all_or_none {
+                    over = Some((why, 0));
+                }
                 leave(&mut filled.left, offset, sizes.pmd, why, bytes);
             }
         }

@@ -40,6 +40,8 @@ pub enum Why {
     NotCongruent,
     /// Cached in smaller folios, and nothing may be dropped.
     Cached,
+    /// Its file system keeps it in memory only, where nothing can be read anew.
+    InMemory,
     /// Other processes map pages of it.
     InUse,
     /// Pages of it are not written to the disk yet.
@@ -68,6 +70,7 @@ impl Why {
         match self {
             Why::NotCongruent => "not-congruent".into(),
             Why::Cached => "cached".into(),
+            Why::InMemory => "in-memory".into(),
             Why::InUse => "in-use".into(),
             Why::Dirty => "dirty".into(),
             Why::Kept => "kept".into(),
@@ -91,6 +94,10 @@ impl Why {
             Why::Cached => {
                 "left out: cached in smaller folios, which --no-evict keeps; without it they are \
                  dropped and read again"
+            }
+            Why::InMemory => {
+                "its file system keeps files in memory only, so that nothing can be read anew; \
+                 `wideleaf collapse` can map it wide, or a tmpfs mounted huge=always"
             }
             Why::InUse => {
                 "processes map pages of it now, which the kernel does not drop; fill the file \

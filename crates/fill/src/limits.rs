@@ -22,6 +22,8 @@ pub struct Limits {
     pub time: Option<Duration>,
     /// Whether what is cached in smaller folios may be dropped.
     pub evict: bool,
+    /// Whether a file's other blocks are left when one of them stays as it is.
+    pub all_or_none: bool,
     /// Whether others get as much time as each block took.
     pub gently: bool,
 }
@@ -113,6 +115,7 @@ mod tests {
             rate: None,
             time: None,
             evict: true,
+            all_or_none: false,
             gently: false,
         }
     }

@@ -241,6 +241,7 @@ fn outcome(args: &Args, plans: Vec<Plan>, sizes: &Geometry) -> Result<Outcome> {
         rate: args.rate,
         time: args.time.map(Duration::from_secs),
         evict,
+        all_or_none: false,
         gently: true,
     });
     let filled = match args.dry_run {
