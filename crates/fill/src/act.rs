@@ -139,7 +139,7 @@ fn file(plan: &Plan, budget: &mut Budget, sizes: &Geometry, step: &mut dyn FnMut
         match why {
             None => filled.wide += sizes.pmd,
             Some((why, bytes)) => {
-                if why == Why::NoFolio || budget.limits.all_or_none {
+                if matches!(why, Why::NoFolio | Why::Untold) || budget.limits.all_or_none {
                     over = Some((why, 0));
                 }
                 leave(&mut filled.left, offset, sizes.pmd, why, bytes);

@@ -4,7 +4,13 @@
 use crate::cache::{View, dirty, drop_pages};
 use crate::{Text, Why};
 use nix::errno::Errno;
+use std::time::Duration;
 use wideleaf_procmap::{Own, sizes};
+
+/// A block is dropped again this often if the kernel keeps pages of it.
+const TRIES: u32 = 5;
+/// Time for the disk to take what is dirty.
+const BUSY: Duration = Duration::from_millis(40);
 
 /// Sizes in bytes, and this process's page tables, by which a folio's size shows.
 pub struct Geometry {
@@ -132,31 +138,37 @@ fn read(text: &Text, offset: u64, sizes: &Geometry) -> Result<Option<(Why, u64)>
 /// Drops a block and reads it again. It is read whatever was dropped: what programs had cached
 /// they find cached.
 fn again(text: &Text, offset: u64, cached: u64, sizes: &Geometry) -> Result<Made, Errno> {
-    drop_pages(&text.file, offset, sizes.pmd)?;
-    let view = View::new(&text.file, offset, sizes.page, sizes.pmd)?;
     let bytes = |pages: Vec<bool>| pages.iter().filter(|p| **p).count() as u64 * sizes.page;
-    // Of a file that mincore(2) tells nothing of, `cached` is all and so is this.
-    let kept = match text.tells {
-        true => bytes(view.cached()?),
-        false => 0,
-    };
-    view.populate(0..sizes.page)?;
-    let left = match wide(&view, sizes)? {
-        true => None,
-        false => {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        drop_pages(&text.file, offset, sizes.pmd)?;
+        let view = View::new(&text.file, offset, sizes.page, sizes.pmd)?;
+        let kept = match text.tells {
+            true => bytes(view.cached()?),
+            false => 0,
+        };
+        if kept > 0 && tries < TRIES {
+            // The call has begun to write what is dirty.
+            std::thread::sleep(BUSY);
+            continue;
+        }
+        view.populate(0..sizes.page)?;
+        let wide = wide(&view, sizes)?;
+        if !wide {
             view.populate(0..sizes.pmd)?;
-            Some(match kept {
-                0 => (Why::NoFolio, 0),
+        }
+        return Ok(Made {
+            dropped: cached.saturating_sub(kept),
+            lost: cached.saturating_sub(bytes(view.cached()?)),
+            left: (!wide).then(|| match kept {
+                0 if text.tells => (Why::NoFolio, 0),
+                0 => (Why::Untold, 0),
                 _ if dirty(&text.file, offset, sizes.pmd) => (Why::Dirty, kept),
                 _ => (Why::Kept, kept),
-            })
-        }
-    };
-    Ok(Made {
-        dropped: cached.saturating_sub(kept),
-        lost: cached.saturating_sub(bytes(view.cached()?)),
-        left,
-    })
+            }),
+        });
+    }
 }
 
 /// The same without knowing what is cached: all of the block is read first, in whatever folios.

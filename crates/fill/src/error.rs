@@ -50,6 +50,8 @@ pub enum Why {
     Kept,
     /// Read at once, with memory free, and still in smaller folios.
     NoFolio,
+    /// The same for a user whom the kernel does not tell what was cached.
+    Untold,
     /// It would go beyond the limit of memory.
     Limit,
     /// It would go beyond the limit of what is read.
@@ -75,6 +77,7 @@ impl Why {
             Why::Dirty => "dirty".into(),
             Why::Kept => "kept".into(),
             Why::NoFolio => "no-folio".into(),
+            Why::Untold => "untold".into(),
             Why::Limit => "limit".into(),
             Why::ReadLimit => "read-limit".into(),
             Why::Time => "time".into(),
@@ -112,6 +115,11 @@ impl Why {
                 "nothing of it was cached and memory was free, and the kernel read it in smaller \
                  folios: this file system has none of a leaf's size on this kernel (`wideleaf \
                  doctor`); `wideleaf stage` and `run` can map it wide"
+            }
+            Why::Untold => {
+                "it was dropped and read again, and is in smaller folios still: pages of it are in use or \
+                 not written yet, or its file system has no such folios; the kernel tells which only \
+                 to root and the file's owner"
             }
             Why::Limit => "left out: it would take more memory than --limit allows",
             Why::ReadLimit => "left out: it would read more than --read allows",

@@ -14,6 +14,7 @@
 //! | `image` | which files are in a container image |
 //! | `cache` | what the page cache holds of a block, and the calls that change it |
 //! | `block` | one block: what it is, how it becomes one folio |
+//! | `narrow` | the way back, for comparisons |
 //! | `limits` | what may be taken and read, and for how long |
 //! | `act` | block by block |
 //! | `error` | why a file is not looked at, why a block stays |
@@ -25,6 +26,7 @@ mod error;
 mod files;
 mod image;
 mod limits;
+mod narrow;
 mod text;
 
 pub use act::{Filled, Left, Plan, act, look};
@@ -33,4 +35,5 @@ pub use error::{Error, Why};
 pub use files::{Chosen, Texts, of_processes, of_program};
 pub use image::{ImageError, layers, of_image};
 pub use limits::{Budget, Limits};
+pub use narrow::{forget, narrow};
 pub use text::Text;

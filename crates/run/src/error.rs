@@ -126,7 +126,7 @@ pub enum Refused {
     #[error("{}: {}", .0.name(), .0.meaning())]
     Unfilled(Why),
     /// Where it is loaded is no multiple of a leaf.
-    #[error("it is loaded at any page, which {0} does not mend")]
+    #[error("it is loaded at any page, {0} or not: leaves would fit by chance only")]
     AnyPage(&'static str),
     /// The kernel's answer to MADV_COLLAPSE.
     #[error(transparent)]

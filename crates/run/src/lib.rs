@@ -27,5 +27,6 @@ mod widen;
 pub use error::{Error, Refused, Unfit};
 pub use exec::exec;
 pub use means::Means;
+pub use program::{beside, find};
 pub use tunable::TUNABLE;
 pub use widen::{By, Done, Request, Wide, widen};

@@ -69,7 +69,7 @@ pub struct Args {
 }
 
 /// The parser of means, which lists them in the help.
-fn means() -> impl TypedValueParser<Value = Means> {
+pub fn means() -> impl TypedValueParser<Value = Means> {
     PossibleValuesParser::new(Means::ALL.map(Means::name))
         .try_map(|name| Means::named(&name).ok_or("no such means"))
 }

@@ -18,6 +18,7 @@ mod cmd_ps;
 mod cmd_run;
 mod cmd_stage;
 mod cmd_top;
+mod cmd_try;
 mod columns;
 mod order;
 mod procset;
@@ -78,6 +79,8 @@ enum Command {
     Stage(cmd_stage::Args),
     /// Show the same live, with the text of a process drawn
     Top(cmd_top::Args),
+    /// Run a command plainly and with wide text in turns, and say what that changed
+    Try(cmd_try::Args),
     /// Undo stage
     Unstage(cmd_stage::UnstageArgs),
 }
@@ -86,7 +89,10 @@ impl Command {
     /// Whether it feeds other programs, whose death must be an error and not
     /// its own end.
     fn writes_to_pipes_of_its_own(&self) -> bool {
-        matches!(self, Self::Kernel(_) | Self::Lab(_) | Self::Metrics(_))
+        matches!(
+            self,
+            Self::Kernel(_) | Self::Lab(_) | Self::Metrics(_) | Self::Try(_)
+        )
     }
 }
 
@@ -141,6 +147,7 @@ fn main() -> ExitCode {
         Command::Run(args) => cmd_run::run(args),
         Command::Stage(args) => cmd_stage::run(args),
         Command::Top(args) => cmd_top::run(args),
+        Command::Try(args) => cmd_try::run(args),
         Command::Unstage(args) => cmd_stage::unstage(args),
     };
     result.unwrap_or_else(|error| {
