@@ -12,7 +12,7 @@ pub struct Plan {
     pub text: Text,
     /// Its blocks: offsets, and what was found.
     pub blocks: Vec<(u64, Found)>,
-    /// What the kernel refused already.
+    /// Blocks at which the kernel refused to look.
     pub left: Vec<Left>,
 }
 
@@ -29,7 +29,7 @@ pub struct Left {
     pub bytes: u64,
 }
 
-/// What became of a file, in bytes.
+/// The outcome for a file, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
     /// In folios of a block's size, after.
@@ -40,7 +40,7 @@ pub struct Filled {
     pub dropped: u64,
     /// Of these, what was not read again.
     pub lost: u64,
-    /// What stays as it is.
+    /// Blocks that stay as they are.
     pub left: Vec<Left>,
 }
 
@@ -83,7 +83,7 @@ impl Plan {
         needs.fold((0, 0), |sum, need| (sum.0 + need.0, sum.1 + need.1))
     }
 
-    /// What would stay as it is, as far as that is known without trying.
+    /// Blocks that would stay as they are, as far as that is known without trying.
     pub fn would_stay(&self, pmd: u64, evict: bool) -> Vec<Left> {
         let mut left = self.left.clone();
         for &(offset, found) in &self.blocks {

@@ -34,7 +34,7 @@ impl Geometry {
     }
 }
 
-/// What the page cache holds of a block, in bytes.
+/// The page cache's part of a block, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// One folio.
@@ -90,7 +90,7 @@ fn wide(view: &View, sizes: &Geometry) -> Result<bool, Errno> {
     Ok(wide == sizes.pmd)
 }
 
-/// What became of a block that was to be one folio.
+/// The outcome for a block that was to be one folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     /// Bytes of the page cache that were dropped first.

@@ -39,8 +39,8 @@ pub fn of_program(program: &Path, libs: bool) -> Result<Vec<Chosen>, Error> {
     Ok(files)
 }
 
-/// The files of a process's text whose mapping can hold a block of `pmd` bytes. What was deleted
-/// is named in the second list: no process will map it again.
+/// The files of a process's text whose mapping can hold a block of `pmd` bytes. Deleted files
+/// are in the second list: no process will map it again.
 pub fn of_processes<'a>(
     pid: u32,
     vmas: impl Iterator<Item = &'a Vma>,

@@ -30,7 +30,7 @@ pub enum ImageError {
     Tool {
         /// Which tool.
         tool: &'static str,
-        /// What it said last.
+        /// Its last words.
         said: String,
     },
     /// An answer without layers.
@@ -119,7 +119,7 @@ pub fn of_image(layers: &[PathBuf], pmd: u64) -> Result<Vec<Chosen>, ImageError>
     Ok(files)
 }
 
-/// What layers above have, by paths in the image.
+/// Names that layers above have, by paths in the image.
 #[derive(Default)]
 struct Above {
     /// Files, and whiteouts of files and folders.

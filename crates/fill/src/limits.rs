@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What may be taken and read, and for how long.
+//! How much may be taken and read, and for how long.
 
 use crate::{Geometry, Why};
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use wideleaf_collapse::{headroom, spare};
 /// Blocks that stay free after one was taken.
 const RESERVE: u64 = 2;
 
-/// What was asked for.
+/// Limits as they were asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of new folios.
@@ -28,9 +28,9 @@ pub struct Limits {
     pub gently: bool,
 }
 
-/// What is left of it.
+/// The limits, and how much of them is used.
 pub struct Budget {
-    /// What was asked for.
+    /// The limits.
     pub limits: Limits,
     /// Bytes of new folios.
     pub taken: u64,
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// What a machine with this many free pieces of 2M says of a block.
+    /// The answer for a block on a machine with this many free pieces of 2M.
     fn forbidden(limits: Limits, pieces: u64, read: u64) -> Option<Why> {
         let sizes = Geometry::here().unwrap();
         let proc = tempfile::tempdir().unwrap();

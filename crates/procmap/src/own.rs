@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What maps this process's own memory, for code that maps a piece of a file to learn what the
+//! The leaves of this process's own memory, for code that maps a piece of a file to learn what the
 //! page cache holds of it.
 
 use crate::Error;

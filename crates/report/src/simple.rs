@@ -6,11 +6,11 @@ use crate::plot::Plot;
 use anyhow::Result;
 use maud::{DOCTYPE, PreEscaped, html};
 
-/// What such a page shows.
+/// The content of such a page.
 pub struct Simple<'a> {
     /// Its title.
     pub title: &'a str,
-    /// What was found, most important first.
+    /// The findings, most important first.
     pub sentences: &'a [String],
     /// Titles of the table's columns.
     pub headings: &'a [String],

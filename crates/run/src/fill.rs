@@ -6,7 +6,7 @@ use crate::Refused;
 use crate::program::Image;
 use wideleaf_fill::{Budget, Found, Geometry, Limits, Plan, Text, Why, act, look};
 
-/// What came of it.
+/// The outcome.
 pub struct Filled {
     /// Bytes of text that leaves of a PMD's size will map.
     pub wide: u64,
@@ -47,7 +47,7 @@ pub fn fill(images: &[Image], limit: u64) -> Result<Filled, Refused> {
     }
 }
 
-/// What there is to do for a file that no other process maps.
+/// The work for a file that no other process maps.
 fn plan(image: &Image, sizes: &Geometry) -> Result<Plan, Refused> {
     let named = |why: String| Refused::File {
         path: image.path.display().to_string(),

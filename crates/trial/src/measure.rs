@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use wideleaf_bench::perf::Events;
 
-/// What one run took.
+/// The cost of one run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Run {
     /// CPU time in user space and in the kernel, of all processes that the command has waited for.

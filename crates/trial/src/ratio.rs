@@ -14,12 +14,12 @@ const RESAMPLES: usize = 20_000;
 const LEAST: usize = 5;
 /// Of a normal distribution, for 95 % confidence to be reached in four of five trials.
 const CONFIDENCE_AND_POWER: f64 = 1.96 + 0.84;
-/// What a median of normal values varies more than their mean, squared.
+/// A median of normal values varies more than their mean: the ratio of variances.
 const MEDIAN: f64 = std::f64::consts::FRAC_PI_2;
 /// The least difference that is worth telling.
 const WORTH: f64 = 0.01;
 
-/// What is compared.
+/// A quantity to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
@@ -88,7 +88,7 @@ pub struct Ratio {
     pub needed: usize,
 }
 
-/// What a ratio means.
+/// The meaning of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -130,7 +130,7 @@ impl Ratio {
         })
     }
 
-    /// What it means.
+    /// Its meaning.
     pub fn verdict(&self) -> Verdict {
         match () {
             () if self.pairs < LEAST => Verdict::CannotBeTold,

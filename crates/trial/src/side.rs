@@ -59,7 +59,7 @@ impl Way {
     }
 }
 
-/// What `run` and the command wrote to standard error.
+/// The text that `run` and the command wrote to standard error.
 pub(crate) fn words(mut said: &File) -> String {
     let mut text = Vec::new();
     let read = said.rewind().and_then(|()| said.read_to_end(&mut text));

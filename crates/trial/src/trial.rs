@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use wideleaf_run::Means;
 
-/// What is to be compared.
+/// The comparison to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The command and its arguments.
@@ -35,13 +35,13 @@ pub struct Request<'a> {
 pub struct Side {
     /// `plain`, or a means of `wideleaf run`.
     pub name: &'static str,
-    /// What mapped its text, looked at in a run that is not counted.
+    /// The leaves of its text, looked at in a run that is not counted.
     pub seen: Seen,
     /// Its runs, in order.
     pub runs: Vec<Run>,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The plain side, and one for each means that works.
@@ -74,7 +74,7 @@ pub enum Error {
         way: &'static str,
         /// How it ended.
         ended: Ended,
-        /// What it wrote last.
+        /// Its last words.
         words: String,
     },
     /// The page cache cannot be made what a side needs.

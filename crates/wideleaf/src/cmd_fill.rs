@@ -208,7 +208,7 @@ fn of_running(args: &Args, sizes: &Geometry, texts: &mut Texts) -> Result<bool> 
     Ok(pids.is_some() && missed > 0)
 }
 
-/// What was found and done, in bytes.
+/// The findings and the outcome, in bytes.
 struct Outcome {
     /// To be read, and of these dropped first.
     need: (u64, u64),
@@ -277,7 +277,7 @@ fn filled(plans: &[Plan], budget: &mut Budget, sizes: &Geometry) -> Vec<Option<F
     filled.into_iter().map(Some).collect()
 }
 
-/// What it takes, before anything is done.
+/// Says how much it takes, before anything is done.
 fn announce(args: &Args, sizes: &Geometry, need: (u64, u64), free: u64, limit: u64) {
     let size = |n| bytes(n, args.bytes);
     tell!(
@@ -366,7 +366,7 @@ fn left_table<'a>(args: &Args, all: impl Iterator<Item = (&'a FileOutcome, &'a L
     }
 }
 
-/// What a reader of the table should know besides.
+/// Says what the table does not show.
 fn notes(args: &Args, outcome: &Outcome) {
     for file in &outcome.files {
         let text = &file.plan.text;

@@ -218,7 +218,7 @@ fn interval(ratio: &Ratio) -> String {
     )
 }
 
-/// What it comes to: a sentence for each means.
+/// The outcome: a sentence for each means.
 fn sentences(args: &Args, trial: &Trial) -> Vec<String> {
     let mut sentences: Vec<String> = trial
         .sides
