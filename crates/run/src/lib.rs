@@ -28,5 +28,5 @@ pub use error::{Error, Refused, Unfit};
 pub use exec::exec;
 pub use means::Means;
 pub use program::{beside, find};
-pub use tunable::TUNABLE;
+pub use tunable::{TUNABLE, has_tunable};
 pub use widen::{By, Done, Request, Wide, widen};
