@@ -23,4 +23,4 @@ pub use change::Changes;
 pub use config::{Config, ConfigError, Means};
 pub use edits::{Edit, EditError, apply, differences, pending, restore};
 pub use gauges::render;
-pub use pass::{Kept, Pass, pass};
+pub use pass::{InVain, Kept, Pass, pass};

@@ -2,11 +2,12 @@
 //! One look at everything that is to be kept wide, and the means where it is not.
 
 use crate::{Config, Means};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use wideleaf_collapse::{TextOfFiles, spare, targets, text_of_files};
 use wideleaf_fill::{
-    Budget, Filled, Geometry, Limits, Plan, Texts, Why, act, layers, look, of_image, of_processes,
-    of_program,
+    Budget, Filled, Geometry, Left, Limits, Plan, Texts, Why, act, layers, look, of_image,
+    of_processes, of_program,
 };
 use wideleaf_kit::events::Event;
 use wideleaf_procmap::{Scope, Select};
@@ -37,12 +38,17 @@ pub struct Pass {
     pub notes: Vec<String>,
 }
 
-/// Looks at all that the configuration names, and widens what is narrow.
+/// Files whose file system was seen to have no wide folios, by device and inode: to read a block of
+/// them in each pass would be in vain.
+pub type InVain = HashSet<(u64, u64)>;
+
+/// Looks at all that the configuration names, and widens what is narrow, but for the files of
+/// `in_vain`, to which it adds.
 ///
 /// # Errors
 ///
 /// If /proc is not readable.
-pub fn pass(config: &Config) -> Result<Pass, wideleaf_procmap::Error> {
+pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_procmap::Error> {
     let sizes = Geometry::here()?;
     let mut notes = Vec::new();
     let texts = texts(config, &sizes, &mut notes);
@@ -65,7 +71,7 @@ pub fn pass(config: &Config) -> Result<Pass, wideleaf_procmap::Error> {
         all_or_none: false,
         gently: true,
     });
-    let filled = act(&plans, &mut budget, &sizes, &|_: Event<'_>| {});
+    let filled = fill(&plans, &mut budget, &sizes, in_vain);
     if config.means.contains(&Means::Collapse) {
         let left = limit.saturating_sub(budget.taken);
         collapse(config, &plans, &filled, left, &mut notes);
@@ -84,6 +90,42 @@ pub fn pass(config: &Config) -> Result<Pass, wideleaf_procmap::Error> {
         files: files.collect(),
         notes,
     })
+}
+
+fn fill(
+    plans: &[Plan],
+    budget: &mut Budget,
+    sizes: &Geometry,
+    in_vain: &mut InVain,
+) -> Vec<Filled> {
+    let mut one = |plan: &Plan| {
+        if in_vain.contains(&plan.text.identity) {
+            return left_alone(plan, sizes);
+        }
+        let plans = std::slice::from_ref(plan);
+        let filled = act(plans, budget, sizes, &|_: Event<'_>| {}).remove(0);
+        if filled.left.iter().any(|left| left.why == Why::NoFolio) {
+            in_vain.insert(plan.text.identity);
+        }
+        filled
+    };
+    plans.iter().map(&mut one).collect()
+}
+
+fn left_alone(plan: &Plan, sizes: &Geometry) -> Filled {
+    let (Some(start), Some(last)) = (plan.text.blocks.first(), plan.text.blocks.last()) else {
+        return Filled::default();
+    };
+    Filled {
+        wide: plan.wide(sizes.pmd),
+        left: vec![Left {
+            start: *start,
+            end: last + sizes.pmd,
+            why: Why::NoFolio,
+            bytes: 0,
+        }],
+        ..Filled::default()
+    }
 }
 
 fn texts(config: &Config, sizes: &Geometry, notes: &mut Vec<String>) -> Texts {

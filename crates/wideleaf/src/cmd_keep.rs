@@ -7,7 +7,7 @@ use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wideleaf_keep::{Changes, Config, Pass, pass, render};
+use wideleaf_keep::{Changes, Config, InVain, Pass, pass, render};
 use wideleaf_kit::names::printable;
 use wideleaf_kit::replace::replace;
 
@@ -54,8 +54,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut config = Config::read(&args.config)?;
     let _lock = lock(&args.config)?;
     let mut changes = Changes::default();
+    let mut in_vain = InVain::new();
     loop {
-        let pass = pass(&config).context("cannot look at the page cache")?;
+        let pass = pass(&config, &mut in_vain).context("cannot look at the page cache")?;
         changes.since(&pass).iter().for_each(|line| say(line));
         write_metrics(&config, &pass);
         if args.once {
