@@ -120,7 +120,7 @@ const GAIN: u32 = 10;
 fn cost(wide: &Wide) -> String {
     format!(
         "copies took {} ms of CPU time, as they do at each start: a run that takes less than about \
-         {:.1} s of it loses by them (wideleaf fill, stage and run --with pay once)",
+         {:.1} s of it loses by them (wideleaf stage and run --with pay once)",
         wide.cpu.as_millis(),
         (wide.cpu * GAIN).as_secs_f64()
     )
