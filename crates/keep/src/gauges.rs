@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A pass for Prometheus.
 
-use crate::Pass;
+use crate::{Kept, Pass};
+
+/// Name, meaning, value.
+type Gauge = (&'static str, &'static str, fn(&Kept) -> u64);
 
 /// OpenMetrics text: a gauge for each file.
 pub fn render(pass: &Pass) -> String {
     let mut text = String::new();
-    let gauges: [(&str, &str, fn(&crate::Kept) -> u64); 3] = [
+    let gauges: [Gauge; 3] = [
         ("blocks", "text in whole blocks", |file| file.blocks),
         ("wide", "of these, text in wide folios", |file| file.wide),
         ("read", "text that the last pass read", |file| file.read),
@@ -34,7 +37,6 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kept;
 
     #[test]
     fn a_file_has_a_line_in_each_gauge_whatever_its_name() {

@@ -4,6 +4,7 @@
 //!
 //! | module | reason to exist |
 //! |---|---|
+//! | `request` | the comparison that is asked for |
 //! | `trial` | the turns |
 //! | `side` | plainly, or by a means: how a run is started, what the page cache holds then |
 //! | `measure` | one run: CPU time, time, memory, the CPU's counters |
@@ -13,10 +14,12 @@
 mod coverage;
 mod measure;
 mod ratio;
+mod request;
 mod side;
 mod trial;
 
 pub use coverage::Seen;
 pub use measure::{Ended, Run};
 pub use ratio::{Quantity, Ratio, Verdict};
-pub use trial::{Error, Request, Side, Trial, trial};
+pub use request::Request;
+pub use trial::{Error, Side, Trial, trial};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Plainly, or by a means: how a run is started, and what the page cache holds then.
 
-use crate::Request;
+use crate::request::Request;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek};

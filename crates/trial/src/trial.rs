@@ -3,32 +3,11 @@
 
 use crate::coverage::{Seen, Watcher};
 use crate::measure::{Ended, Run, run};
+use crate::request::Request;
 use crate::side::{Cache, Way, refusal, words};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
-use wideleaf_run::Means;
-
-/// The comparison to make.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The command and its arguments.
-    pub command: &'a [OsString],
-    /// Programs and libraries that it starts or loads, and whose text is to be wide, too.
-    pub with: &'a [OsString],
-    /// The libraries of all of them, too.
-    pub libs: bool,
-    /// By which means.
-    pub means: &'a [Means],
-    /// How many runs each side has.
-    pub runs: u32,
-    /// Whether plain runs find base pages in the page cache, not what happens to be there.
-    pub base_pages: bool,
-    /// Whether a command may fail.
-    pub failing: bool,
-    /// The program that has the command `run`.
-    pub starter: &'a Path,
-}
+use std::path::PathBuf;
 
 /// One side.
 #[derive(Clone, Debug)]
@@ -208,6 +187,9 @@ fn well(way: Way, request: &Request, ended: Ended, words: String) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
+    use std::path::Path;
+    use wideleaf_run::Means;
 
     fn try_it(command: &[&str], starter: &Path, failing: bool) -> Result<Trial, Error> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
