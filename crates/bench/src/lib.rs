@@ -10,7 +10,7 @@ pub mod exec;
 pub mod file;
 pub mod mapping;
 pub mod options;
-mod perf;
+pub mod perf;
 pub mod report;
 pub mod sparse;
 pub mod sweep;

@@ -41,6 +41,22 @@ impl Events {
         ])
     }
 
+    /// Those of the processes that this thread starts from now on: what wide text saves.
+    pub fn of_children() -> Self {
+        let build = |mut builder: Builder| builder.inherit(true).build().map_err(why);
+        let misses = Cache {
+            which: CacheId::ITLB,
+            operation: CacheOp::READ,
+            result: CacheResult::MISS,
+        };
+        let raw = |event: Result<u64, Figure>| event.and_then(|e| build(Builder::new(Raw::new(e))));
+        Self(vec![
+            ("itlb-misses", build(Builder::new(misses))),
+            ("itlb-walks", raw(walk_event())),
+            ("itlb-walk-cycles", raw(walk_cycles_event())),
+        ])
+    }
+
     /// Begins to count.
     pub fn start(&mut self) {
         self.each(Counter::enable);
@@ -113,6 +129,16 @@ fn walk_event() -> Result<u64, Figure> {
             vendor.unwrap_or("?"),
             family.map_or("?".into(), |f: u32| f.to_string())
         ))),
+    }
+}
+
+/// Raw event code of cycles in which a page walk for instructions is under way.
+fn walk_cycles_event() -> Result<u64, Figure> {
+    let cpu = procfs::CpuInfo::current().map_err(Figure::missing)?;
+    match (cfg!(target_arch = "x86_64"), cpu.vendor_id(0)) {
+        // Intel perfmon, Haswell to Sapphire Rapids: ITLB_MISSES.WALK_DURATION, WALK_PENDING.
+        (true, Some("GenuineIntel")) => Ok(0x1085),
+        _ => Err(Figure::missing("no event known for this CPU")),
     }
 }
 

@@ -26,7 +26,7 @@ const NAMELESS: FileSystem = FileSystem {
 };
 
 /// The file system that an open file is on. One that is not known to align mappings aligns none.
-pub(crate) fn file_system(file: &File) -> Option<FileSystem> {
+pub fn file_system(file: &File) -> Option<FileSystem> {
     let kind = nix::sys::statfs::fstatfs(file).ok()?.filesystem_type().0;
     let known = KNOWN.iter().find(|known| known.0 == kind as i64);
     Some(match known {

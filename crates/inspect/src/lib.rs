@@ -15,4 +15,5 @@ mod summary;
 
 pub use collect::{Entry, Found, Staged, collect};
 pub use error::Error;
+pub use file_system::file_system;
 pub use summary::{Share, Summary, summary};

@@ -17,6 +17,7 @@ mod coverage;
 mod flags;
 pub mod linear;
 mod maps;
+mod own;
 mod pagemap;
 mod process;
 mod reader;
@@ -27,6 +28,7 @@ mod smaps;
 pub use classify::Sink;
 pub use coverage::{Coverage, Extent, FolioBytes, Folios, Leaf, Mapping, Process, Sight};
 pub use maps::{Vma, mappings};
+pub use own::Own;
 pub use reader::{Reader, Scope, Select, sizes};
 
 use std::io;

@@ -14,12 +14,18 @@ pub(crate) const CHUNK: u64 = 16 << 10;
 const REGIONS: usize = 512;
 
 const PRESENT: u64 = 1 << 63;
+const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
 
 /// The frame of a pagemap entry; `None` if no page is mapped, 0 if the kernel
 /// hides it.
 pub(crate) fn frame(entry: u64) -> Option<u64> {
     (entry & PRESENT != 0).then_some(entry & FRAME)
+}
+
+/// Whether a page is mapped that something else maps as well.
+pub(crate) fn shared(entry: u64) -> bool {
+    entry & (PRESENT | EXCLUSIVE) == PRESENT
 }
 
 /// Mapped addresses.

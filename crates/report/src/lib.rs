@@ -5,6 +5,8 @@
 //! [`pictures`] decides which plots a comparison has, [`plot`] draws them, [`days`] finds
 //! comparisons that were made more than once.
 //!
+//! [`Simple`] is a page of other commands.
+//!
 //! [`compact`] is the form in which figures are committed, [`sheet`] that of tables which no row has
 //! the figures of, and [`committed`] all of both. [`markdown`] writes them into the tables of pages,
 //! which `tables` defines, each once: by `layout`, or by `template`. [`outcome`] tells how a run went, as machines
@@ -25,6 +27,7 @@ mod page;
 pub mod pictures;
 pub mod plot;
 pub mod sheet;
+mod simple;
 mod tables;
 mod template;
 
@@ -32,6 +35,7 @@ mod template;
 mod sample;
 
 pub use page::page;
+pub use simple::Simple;
 
 use wideleaf_jobs::registry;
 use wideleaf_lab::job::AnyJob;

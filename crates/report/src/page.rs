@@ -11,7 +11,7 @@ use wideleaf_lab::results::Comparison;
 use wideleaf_lab::results::row::{self, Row};
 use wideleaf_lab::table;
 
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// The report of all `sources` as an HTML document; `command` tells how to repeat a comparison.
 ///
@@ -175,7 +175,7 @@ fn table_of(rows: &[Row], comparison: &Comparison, title: &str) -> Markup {
 }
 
 /// A plot with its legend, and with its values as a table for who cannot see it.
-fn figure(plot: &Plot, number: usize) -> Result<Markup> {
+pub(crate) fn figure(plot: &Plot, number: usize) -> Result<Markup> {
     let id = format!("plot-{number}");
     let drawn = plot.svg()?;
     let named = drawn.replacen(

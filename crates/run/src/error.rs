@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use std::ffi::OsString;
 use std::io;
 use wideleaf_collapse::Refusal;
+use wideleaf_fill::Why;
 use wideleaf_kit::size::{bytes, short};
 
 /// Why nothing was done for a program. It can be started all the same.
@@ -121,6 +122,12 @@ pub enum Refused {
     /// No leaf could map a folio of the file.
     #[error("address and offset of its text are not congruent, or it has no whole block")]
     NotCongruent,
+    /// A block of its text does not become one folio.
+    #[error("{}: {}", .0.name(), .0.meaning())]
+    Unfilled(Why),
+    /// Where it is loaded is no multiple of a leaf.
+    #[error("it is loaded at any page, {0} or not: leaves would fit by chance only")]
+    AnyPage(&'static str),
     /// The kernel's answer to MADV_COLLAPSE.
     #[error(transparent)]
     Kernel(#[from] Refusal),

@@ -5,6 +5,7 @@
 //! | module | reason to exist |
 //! |---|---|
 //! | `widen` | one means after the other |
+//! | `fill` | the file itself, read into wide folios |
 //! | `namespace` | copies on a huge tmpfs in a mount namespace |
 //! | `cache` | MADV_COLLAPSE in the page cache |
 //! | `tunable` | glibc's own way, for libraries |
@@ -15,6 +16,7 @@
 mod cache;
 mod error;
 mod exec;
+mod fill;
 mod inherited;
 mod means;
 mod namespace;
@@ -25,5 +27,6 @@ mod widen;
 pub use error::{Error, Refused, Unfit};
 pub use exec::exec;
 pub use means::Means;
-pub use tunable::TUNABLE;
+pub use program::{beside, find};
+pub use tunable::{TUNABLE, has_tunable};
 pub use widen::{By, Done, Request, Wide, widen};

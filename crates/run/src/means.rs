@@ -4,6 +4,8 @@
 /// A way to have a program's text mapped wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
+    /// The file itself, read into folios of a leaf's size.
+    Fill,
     /// A copy on a huge tmpfs, in a mount namespace.
     Namespace,
     /// MADV_COLLAPSE in the page cache.
@@ -16,13 +18,20 @@ pub enum Means {
 
 impl Means {
     /// All of them.
-    pub const ALL: [Means; 4] = [Self::Namespace, Self::Collapse, Self::Tunable, Self::None];
+    pub const ALL: [Means; 5] = [
+        Self::Fill,
+        Self::Namespace,
+        Self::Collapse,
+        Self::Tunable,
+        Self::None,
+    ];
     /// Those that are tried if none is named, best first.
-    pub const USUAL: [Means; 3] = [Self::Namespace, Self::Collapse, Self::Tunable];
+    pub const USUAL: [Means; 4] = [Self::Fill, Self::Namespace, Self::Collapse, Self::Tunable];
 
     /// As the command line has it.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Fill => "fill",
             Self::Namespace => "namespace",
             Self::Collapse => "collapse",
             Self::Tunable => "tunable",

@@ -9,6 +9,22 @@ use std::process::{Command, Stdio};
 /// Its name.
 pub const TUNABLE: &str = "glibc.elf.thp";
 
+/// Whether the loader of a program has the tunable.
+pub fn has_tunable(program: &Path) -> bool {
+    loader(program).is_some_and(|loader| known(&loader).unwrap_or(false))
+}
+
+/// Asks a loader.
+fn known(loader: &Path) -> std::io::Result<bool> {
+    let output = Command::new(loader)
+        .arg("--list-tunables")
+        .stdin(Stdio::null())
+        .output()?;
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .any(|line| line.starts_with(&format!("{TUNABLE}:"))))
+}
+
 /// Sets the tunable in this process's environment, for what it becomes. This must be its only
 /// thread.
 ///
@@ -17,14 +33,7 @@ pub const TUNABLE: &str = "glibc.elf.thp";
 /// If glibc's own word is that it has no such tunable (2.44).
 pub(crate) fn set(path: &Path) -> Result<(), Refused> {
     let loader = loader(path).ok_or(Refused::NoLoader)?;
-    let output = Command::new(&loader)
-        .arg("--list-tunables")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(Refused::io(loader.display().to_string()))?;
-    let known = String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .any(|line| line.starts_with(&format!("{TUNABLE}:")));
+    let known = known(&loader).map_err(Refused::io(loader.display().to_string()))?;
     if !known {
         return Err(Refused::NoTunable {
             loader: loader.display().to_string(),

@@ -2,9 +2,12 @@
 //! Tries one means after the other.
 
 use crate::program::{Image, beside, find, libraries};
-use crate::{Error, Means, Refused, Unfit, cache, namespace, tunable};
+use crate::{Error, Means, Refused, Unfit, cache, fill, namespace, tunable};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::time::Duration;
 use wideleaf_collapse::{headroom, spare};
 use wideleaf_stage::Copies;
 
@@ -51,11 +54,18 @@ pub struct Wide {
     pub text: u64,
     /// Of one leaf.
     pub pmd: u64,
+    /// CPU time that it took.
+    pub cpu: Duration,
 }
 
 /// Where the wide text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
+    /// The file's own folios in the page cache, of which so many bytes were read anew.
+    Filled {
+        /// Of the text.
+        read: u64,
+    },
     /// Copies in a mount namespace, which may have needed a user namespace.
     Copies {
         /// It did.
@@ -121,6 +131,7 @@ fn by(
     images: &[Image],
     sizes: namespace::Sizes,
 ) -> Result<Done, Refused> {
+    let before = cpu();
     let wide = |by, wide| {
         Done::Wide(Wide {
             by,
@@ -128,9 +139,14 @@ fn by(
             possible: images.iter().map(Image::possible).sum(),
             text: images.iter().map(|i| i.verdict.text).sum(),
             pmd: sizes.pmd,
+            cpu: cpu().saturating_sub(before),
         })
     };
     match means {
+        Means::Fill => {
+            let filled = fill::fill(images, sizes.limit)?;
+            Ok(wide(By::Filled { read: filled.read }, filled.wide))
+        }
         Means::Namespace => {
             let take = images.iter().map(|i| i.size.next_multiple_of(sizes.pmd));
             let (take, limit) = (take.sum(), sizes.limit);
@@ -147,6 +163,16 @@ fn by(
         Means::Tunable => tunable::set(program).map(|()| Done::Tunable),
         Means::None => Ok(Done::AsIs),
     }
+}
+
+/// CPU time of this process and of the children that it has waited for.
+fn cpu() -> Duration {
+    let of = |who| getrusage(who).map(|usage| [usage.user_time(), usage.system_time()]);
+    let times = [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(of);
+    let times = times.into_iter().flatten().flatten();
+    times
+        .map(|time: TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000))
+        .sum()
 }
 
 /// The files whose text holds a block that could be wide and is not yet: none if all are staged.

@@ -16,6 +16,9 @@ use wideleaf_run::{By, Done, Means, Request, TUNABLE, Wide, exec, widen};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Means, best first; the first that works is taken:
+  fill       the file itself, read anew into folios of 2M of the page cache, where
+             its file system has such and no other process maps it; once, for all
+             processes that map it later (see `wideleaf fill`)
   namespace  a copy on a tmpfs with huge=always, aligned if need be, mounted over
              the program in a mount namespace of its own; without root also in
              a user namespace, in which setuid programs have no privileges
@@ -35,7 +38,7 @@ Examples:
   wideleaf run --with $(gcc -print-prog-name=cc1plus) -- make -j8
   wideleaf run --means collapse --limit 64M postgres -D /srv/db")]
 pub struct Args {
-    /// Only these means, in this order [default: namespace,collapse,tunable]
+    /// Only these means, in this order [default: fill,namespace,collapse,tunable]
     #[arg(long, value_name = "MEANS", value_delimiter = ',', value_parser = means())]
     means: Vec<Means>,
     /// The program's libraries, too
@@ -66,7 +69,7 @@ pub struct Args {
 }
 
 /// The parser of means, which lists them in the help.
-fn means() -> impl TypedValueParser<Value = Means> {
+pub fn means() -> impl TypedValueParser<Value = Means> {
     PossibleValuesParser::new(Means::ALL.map(Means::name))
         .try_map(|name| Means::named(&name).ok_or("no such means"))
 }
@@ -87,6 +90,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     match widen(&request) {
         Ok(done) if args.verbose => line(name, &words(done)),
+        Ok(Done::Wide(wide)) if unasked(&args) && dear(&wide) => line(name, &cost(&wide)),
         Ok(_) => {}
         Err(_) if args.quiet => {}
         Err(why) => line(name, &format!("{why}; it runs as it is")),
@@ -97,6 +101,29 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Errno::ENOENT => NOT_THERE,
         _ => CANNOT_RUN,
     }))
+}
+
+/// Neither the means nor the programs that share the copies were chosen by the caller.
+fn unasked(args: &Args) -> bool {
+    !args.quiet && args.means.is_empty() && args.with.is_empty()
+}
+
+/// Copies are paid for at each start.
+fn dear(wide: &Wide) -> bool {
+    matches!(wide.by, By::Copies { .. })
+}
+
+/// Wide text has saved real programs up to a tenth of their CPU time: docs/tool.md, "try".
+const GAIN: u32 = 10;
+
+/// What copies cost, against what they can gain.
+fn cost(wide: &Wide) -> String {
+    format!(
+        "copies took {} ms of CPU time, as they do at each start: a run that takes less than about \
+         {:.1} s of it loses by them (wideleaf stage and run --with pay once)",
+        wide.cpu.as_millis(),
+        (wide.cpu * GAIN).as_secs_f64()
+    )
 }
 
 /// Says something of the program, in one line whatever names hold.
@@ -118,6 +145,8 @@ fn words(done: Done) -> String {
 
 fn wide_words(wide: Wide) -> String {
     let how = match wide.by {
+        By::Filled { read: 0 } => "its own folios in the page cache",
+        By::Filled { .. } => "its own folios in the page cache, read anew",
         By::Copies { user: true } => {
             "copies on a huge tmpfs in user and mount namespaces of its own"
         }
@@ -126,10 +155,11 @@ fn wide_words(wide: Wide) -> String {
     };
     let size = |n| bytes(n, false);
     format!(
-        "{how}: leaves of {} map {} of the {} in whole blocks, of {} of text",
+        "{how}: leaves of {} map {} of the {} in whole blocks, of {} of text; {} ms of CPU time",
         short(wide.pmd),
         size(wide.wide),
         size(wide.possible),
-        size(wide.text)
+        size(wide.text),
+        wide.cpu.as_millis()
     )
 }

@@ -7,8 +7,11 @@ mod cmd_bench;
 mod cmd_cache;
 mod cmd_collapse;
 mod cmd_doctor;
+mod cmd_enable;
+mod cmd_fill;
 mod cmd_gen;
 mod cmd_inspect;
+mod cmd_keep;
 mod cmd_kernel;
 mod cmd_lab;
 mod cmd_metrics;
@@ -17,6 +20,7 @@ mod cmd_ps;
 mod cmd_run;
 mod cmd_stage;
 mod cmd_top;
+mod cmd_try;
 mod columns;
 mod order;
 mod procset;
@@ -55,10 +59,18 @@ enum Command {
     Collapse(cmd_collapse::Args),
     /// Report what this machine allows, what to change and how to persist it
     Doctor(cmd_doctor::Args),
+    /// Undo enable, byte for byte
+    Disable(cmd_enable::DisableArgs),
+    /// Write what keeps text wide from the next boot on, and show it first
+    Enable(cmd_enable::Args),
+    /// Read the text of files into the page cache by folios of a leaf's size
+    Fill(cmd_fill::Args),
     /// Write manual pages and shell completions
     Gen(cmd_gen::Args),
     /// Report which leaves could map a file's text, and why not wider ones
     Inspect(cmd_inspect::Args),
+    /// Keep programs, services and container images wide
+    Keep(cmd_keep::Args),
     /// Get kernel sources, build kernels, export and check the patch series
     Kernel(cmd_kernel::Args),
     /// Run the same work with pristine and patched kernels and compare
@@ -75,6 +87,8 @@ enum Command {
     Stage(cmd_stage::Args),
     /// Show the same live, with the text of a process drawn
     Top(cmd_top::Args),
+    /// Run a command plainly and with wide text in turns, and say what that changed
+    Try(cmd_try::Args),
     /// Undo stage
     Unstage(cmd_stage::UnstageArgs),
 }
@@ -83,7 +97,10 @@ impl Command {
     /// Whether it feeds other programs, whose death must be an error and not
     /// its own end.
     fn writes_to_pipes_of_its_own(&self) -> bool {
-        matches!(self, Self::Kernel(_) | Self::Lab(_) | Self::Metrics(_))
+        matches!(
+            self,
+            Self::Kernel(_) | Self::Lab(_) | Self::Metrics(_) | Self::Keep(_) | Self::Try(_)
+        )
     }
 }
 
@@ -127,8 +144,12 @@ fn main() -> ExitCode {
         Command::Cache(args) => cmd_cache::run(args),
         Command::Collapse(args) => cmd_collapse::run(args),
         Command::Doctor(args) => cmd_doctor::run(args),
+        Command::Disable(args) => cmd_enable::disable(args),
+        Command::Enable(args) => cmd_enable::run(args),
+        Command::Fill(args) => cmd_fill::run(args),
         Command::Gen(args) => cmd_gen::run(args, Cli::command()),
         Command::Inspect(args) => cmd_inspect::run(args),
+        Command::Keep(args) => cmd_keep::run(args),
         Command::Kernel(args) => cmd_kernel::run(args),
         Command::Lab(args) => cmd_lab::run(args),
         Command::Metrics(args) => cmd_metrics::run(args),
@@ -137,6 +158,7 @@ fn main() -> ExitCode {
         Command::Run(args) => cmd_run::run(args),
         Command::Stage(args) => cmd_stage::run(args),
         Command::Top(args) => cmd_top::run(args),
+        Command::Try(args) => cmd_try::run(args),
         Command::Unstage(args) => cmd_stage::unstage(args),
     };
     result.unwrap_or_else(|error| {

@@ -359,6 +359,73 @@ fn a_limit_that_is_too_small_or_means_that_fail_leave_the_program_alone() {
     }
 }
 
+/// The program's mappings of its own file, by PMDs: `FilePmdMapped`.
+fn file_wide(pid: u32) -> u64 {
+    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let counts = smaps
+        .lines()
+        .filter_map(|l| l.strip_prefix("FilePmdMapped:"));
+    let kib = counts.map(|n| n.trim().trim_end_matches(" kB").parse::<u64>().unwrap());
+    kib.sum::<u64>() << 10
+}
+
+#[test]
+fn a_file_that_no_other_process_maps_is_filled_and_not_copied() {
+    if !here() {
+        return;
+    }
+    let dir = open_dir();
+    let path = toucher(dir.path());
+    File::open(&path).unwrap().sync_all().unwrap();
+    let start = |options: &[&str]| {
+        let mut run = under(options, &[path.to_str().unwrap()]);
+        let child = run.stderr(Stdio::piped()).spawn().unwrap();
+        wait_for(&child, &path);
+        child
+    };
+    let child = start(&["--verbose"]);
+    let pid = child.id();
+    let (wide, copied) = (file_wide(pid), wide(pid));
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+    let same = namespace(&pid.to_string()) == namespace("self");
+    let said = end(child);
+    if !said.contains("its own folios") {
+        eprintln!("SKIPPED: {said}");
+        return;
+    }
+    assert_eq!((wide, copied), (8 * M, 0), "{said}");
+    assert!(same, "it needs no namespace");
+
+    // It finds them the next time, and nothing is said of what costs nothing.
+    let child = start(&[]);
+    let wide = file_wide(child.id());
+    assert_eq!((wide, end(child).as_str()), (8 * M, ""));
+}
+
+#[test]
+fn a_file_that_another_process_maps_is_not_dropped() {
+    if !here() {
+        return;
+    }
+    let dir = open_dir();
+    let path = toucher(dir.path());
+    File::open(&path).unwrap().sync_all().unwrap();
+    let sizes = wideleaf_fill::Geometry::here().unwrap();
+    let text = wideleaf_fill::Text::read(&path, &path, sizes.page, sizes.pmd).unwrap();
+    wideleaf_fill::narrow(&text, &sizes).unwrap();
+    let other = plainly(&[path.to_str().unwrap()]).spawn().unwrap();
+    wait_for(&other, &path);
+    let mut run = under(&["--means", "fill"], &[path.to_str().unwrap()]);
+    let child = run.stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&child, &path);
+    let said = end(child);
+    end(other);
+    assert!(
+        said.contains("fill: in-use") && said.contains("it runs as it is"),
+        "{said}"
+    );
+}
+
 /// Privileges that a copy would not have.
 #[test]
 fn setuid_programs_are_left_alone() {

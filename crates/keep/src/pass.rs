@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One look at everything that is to be kept wide, and the means where it is not.
+
+use crate::{Config, Means};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use wideleaf_collapse::{TextOfFiles, spare, targets, text_of_files};
+use wideleaf_fill::{
+    Budget, Filled, Geometry, Left, Limits, Plan, Texts, Why, act, layers, look, of_image,
+    of_processes, of_program,
+};
+use wideleaf_kit::events::Event;
+use wideleaf_procmap::{Scope, Select};
+use wideleaf_procset::{Machinery, select};
+use wideleaf_stage::{Request, Stage};
+
+/// A file, after a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name; in an image, its path there.
+    pub name: PathBuf,
+    /// Bytes in whole blocks.
+    pub blocks: u64,
+    /// Of these, bytes in wide folios.
+    pub wide: u64,
+    /// Bytes that were read in this pass.
+    pub read: u64,
+    /// Why the first of the others is not.
+    pub why: Option<Why>,
+}
+
+/// The outcome of a pass.
+#[derive(Clone, Debug, Default)]
+pub struct Pass {
+    /// The files, in the order of the configuration.
+    pub files: Vec<Kept>,
+    /// Everything else that should be known, a line each.
+    pub notes: Vec<String>,
+}
+
+/// Files whose file system was seen to have no wide folios, by device and inode: to read a block of
+/// them in each pass would be in vain.
+pub type InVain = HashSet<(u64, u64)>;
+
+/// Looks at all that the configuration names, and widens what is narrow, but for the files of
+/// `in_vain`, to which it adds.
+///
+/// # Errors
+///
+/// If /proc is not readable.
+pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_procmap::Error> {
+    let sizes = Geometry::here()?;
+    let mut notes = Vec::new();
+    let texts = texts(config, &sizes, &mut notes);
+    let plans = texts
+        .texts
+        .into_iter()
+        .filter(|text| !text.blocks.is_empty());
+    let plans: Vec<Plan> = plans.map(|text| look(text, &sizes)).collect();
+    let free = spare("/proc".as_ref(), sizes.page, sizes.pmd).map_or(0, |spare| spare.bytes());
+    let limit = config.limit.unwrap_or(free / 4);
+    let mut budget = Budget::new(Limits {
+        memory: match config.means.contains(&Means::Fill) {
+            true => limit,
+            false => 0,
+        },
+        read: None,
+        rate: config.rate,
+        time: None,
+        evict: true,
+        all_or_none: false,
+        gently: true,
+    });
+    let filled = fill(&plans, &mut budget, &sizes, in_vain);
+    if config.means.contains(&Means::Collapse) {
+        let left = limit.saturating_sub(budget.taken);
+        collapse(config, &plans, &filled, left, &mut notes);
+    }
+    if config.means.contains(&Means::Stage) {
+        stage(config, &plans, &filled, &mut notes);
+    }
+    let files = plans.iter().zip(&filled).map(|(plan, filled)| Kept {
+        name: plan.text.name.clone(),
+        blocks: plan.text.blocks.len() as u64 * sizes.pmd,
+        wide: filled.wide,
+        read: filled.read,
+        why: filled.left.first().map(|left| left.why),
+    });
+    Ok(Pass {
+        files: files.collect(),
+        notes,
+    })
+}
+
+fn fill(
+    plans: &[Plan],
+    budget: &mut Budget,
+    sizes: &Geometry,
+    in_vain: &mut InVain,
+) -> Vec<Filled> {
+    let mut one = |plan: &Plan| {
+        if in_vain.contains(&plan.text.identity) {
+            return left_alone(plan, sizes);
+        }
+        let plans = std::slice::from_ref(plan);
+        let filled = act(plans, budget, sizes, &|_: Event<'_>| {}).remove(0);
+        if filled.left.iter().any(|left| left.why == Why::NoFolio) {
+            in_vain.insert(plan.text.identity);
+        }
+        filled
+    };
+    plans.iter().map(&mut one).collect()
+}
+
+fn left_alone(plan: &Plan, sizes: &Geometry) -> Filled {
+    let (Some(start), Some(last)) = (plan.text.blocks.first(), plan.text.blocks.last()) else {
+        return Filled::default();
+    };
+    Filled {
+        wide: plan.wide(sizes.pmd),
+        left: vec![Left {
+            start: *start,
+            end: last + sizes.pmd,
+            why: Why::NoFolio,
+            bytes: 0,
+        }],
+        ..Filled::default()
+    }
+}
+
+fn texts(config: &Config, sizes: &Geometry, notes: &mut Vec<String>) -> Texts {
+    let mut texts = Texts::default();
+    for program in &config.programs {
+        match of_program(program, config.libs) {
+            Ok(files) => texts.read(files, sizes.page, sizes.pmd),
+            Err(why) => texts.refused.push((program.clone(), why)),
+        }
+    }
+    for service in &config.services {
+        of_service(service, sizes, &mut texts, notes);
+    }
+    for image in &config.images {
+        let files = layers(image).and_then(|layers| of_image(&layers, sizes.pmd));
+        let named = texts.refused.len();
+        match files {
+            Ok(files) => texts.read(files, sizes.page, sizes.pmd),
+            Err(why) => notes.push(format!("image {image}: {why}")),
+        }
+        // Most files of an image are no programs.
+        texts.refused.truncate(named);
+    }
+    let refused = texts.refused.iter();
+    notes.extend(refused.map(|(path, why)| format!("{}: {why}", path.display())));
+    texts
+}
+
+/// The processes of a service.
+fn processes(service: &str) -> Select {
+    let group = match service.starts_with('/') {
+        true => service.to_owned(),
+        false => format!("/system.slice/{service}"),
+    };
+    select(None, Some(&group))
+}
+
+fn of_service(service: &str, sizes: &Geometry, texts: &mut Texts, notes: &mut Vec<String>) {
+    let Ok(mut machine) = Machinery::new("/proc".as_ref(), None) else {
+        return;
+    };
+    let mut found = Vec::new();
+    let seen = machine.pass(None, Scope::Text, &processes(service), |process| {
+        let vmas = process.mappings.iter().map(|mapping| &mapping.vma);
+        found.extend(of_processes(process.pid, vmas, sizes.pmd).0);
+    });
+    match seen {
+        Ok(seen) if seen.processes == 0 => notes.push(format!("service {service}: no process")),
+        Ok(_) => texts.read(found, sizes.page, sizes.pmd),
+        Err(error) => notes.push(format!("service {service}: {error}")),
+    }
+}
+
+/// Blocks that processes use are collapsed where they are, if this kernel does that.
+fn collapse(
+    config: &Config,
+    plans: &[Plan],
+    filled: &[Filled],
+    limit: u64,
+    notes: &mut Vec<String>,
+) {
+    if text_of_files() == TextOfFiles::None {
+        return;
+    }
+    let used = plans.iter().zip(filled).filter(|(_, filled)| {
+        let mut left = filled.left.iter();
+        left.any(|left| left.why == Why::InUse)
+    });
+    let names = used.filter_map(|(plan, _)| plan.text.name.file_name()?.to_str());
+    let mut whom: Vec<Select> = names.map(|name| select(Some(name), None)).collect();
+    whom.extend(config.services.iter().map(|service| processes(service)));
+    let Ok(mut machine) = Machinery::new("/proc".as_ref(), None) else {
+        return;
+    };
+    let (page, pmd) = (machine.page, machine.pmd);
+    let mut budget = wideleaf_collapse::Budget::new(limit, page, pmd, "/proc".into());
+    for whom in whom {
+        let Ok((mut targets, _)) = targets(&mut machine, None, &whom) else {
+            continue;
+        };
+        wideleaf_collapse::act(&mut targets, &mut budget, &|_: Event<'_>| {});
+    }
+    if budget.taken > 0 {
+        notes.push(format!("collapse made {} bytes of text wide", budget.taken));
+    }
+}
+
+/// Programs whose file system has no wide folios get copies.
+fn stage(config: &Config, plans: &[Plan], filled: &[Filled], notes: &mut Vec<String>) {
+    let hopeless = plans.iter().zip(filled).filter(|(_, filled)| {
+        let mut left = filled.left.iter();
+        left.any(|left| left.why == Why::NoFolio)
+    });
+    let names = hopeless.map(|(plan, _)| plan.text.name.clone());
+    let programs: Vec<PathBuf> = names
+        .filter(|name| config.programs.contains(name))
+        .collect();
+    if programs.is_empty() {
+        return;
+    }
+    let request = Request {
+        programs,
+        libs: false,
+        size: None,
+        memory: config.limit,
+        always: false,
+    };
+    match Stage::new(Path::new("/run/wideleaf").into()).stage(&request, &mut |_| {}) {
+        Ok(summary) => {
+            let staged = summary.staged.iter();
+            notes.extend(staged.map(|staged| format!("{}: staged", staged.path.display())));
+        }
+        Err(error) => notes.push(format!("stage: {error}")),
+    }
+}
