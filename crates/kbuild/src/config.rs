@@ -55,6 +55,7 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
 fn symbols(series: SeriesName) -> &'static str {
     match series {
         SeriesName::Text => "patched",
+        SeriesName::Lean => "lean",
         SeriesName::LinearMap => "linear-map",
     }
 }
@@ -62,8 +63,8 @@ fn symbols(series: SeriesName) -> &'static str {
 /// The fragments that are neither needed by every kernel nor chosen by
 /// architecture or page size: what [`Spec::extras`] may name.
 pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
-    const FIXED: [&str; 8] = [
-        "base", "arm64", "x86_64", "4k", "16k", "64k", "kunit", "patched",
+    const FIXED: [&str; 9] = [
+        "base", "arm64", "x86_64", "4k", "16k", "64k", "kunit", "patched", "lean",
     ];
     let dir = files.path().join("config");
     let mut names = Vec::new();
