@@ -8,7 +8,9 @@
 #ifndef _MM_EXEC_READ_H
 #define _MM_EXEC_READ_H
 
-/* What a block is worth in struct exec_read_answer's score */
+#include <linux/types.h>
+
+/* By how much a block changes the score of its file */
 #define EXEC_READ_OPENED	(-2)
 #define EXEC_READ_HALF		4
 #define EXEC_READ_WHOLE		(-1)
@@ -49,9 +51,9 @@ struct exec_read_answer {
 
 static inline signed char exec_read_score(signed char score, int more)
 {
-	int sum = score + more;
+	const int sum = score + more;
 
-	return sum < -128 ? -128 : sum > 127 ? 127 : sum;
+	return (signed char)(sum < -128 ? -128 : sum > 127 ? 127 : sum);
 }
 
 /**
