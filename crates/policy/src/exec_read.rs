@@ -91,7 +91,11 @@ mod tests {
                 at: (page - block.start) as u32,
                 cached: cached as u32,
                 window: WINDOW,
-                last: if straight_on { self.last.len() as u32 } else { 0 },
+                last: if straight_on {
+                    self.last.len() as u32
+                } else {
+                    0
+                },
                 short_of_memory: false,
                 score: self.score,
             });
@@ -150,7 +154,10 @@ mod tests {
 
     #[test]
     fn dense_text_that_is_touched_at_random_becomes_wide() {
-        assert_eq!(Text::touched(shuffled(BLOCK * BLOCKS).into_iter()).wide(), BLOCKS);
+        assert_eq!(
+            Text::touched(shuffled(BLOCK * BLOCKS).into_iter()).wide(),
+            BLOCKS
+        );
     }
 
     #[test]
