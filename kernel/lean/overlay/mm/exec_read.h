@@ -56,6 +56,12 @@ static inline signed char exec_read_score(signed char score, int more)
 	return (signed char)(sum < -128 ? -128 : sum > 127 ? 127 : sum);
 }
 
+/* Is a block of which so many pages are cached worth being one folio? */
+static inline bool exec_read_dense(unsigned long cached, unsigned long block)
+{
+	return 2 * cached >= block;
+}
+
 /**
  * exec_read - how much to read for a fault on text
  * @read: the fault
@@ -75,7 +81,6 @@ static inline struct exec_read_answer exec_read(const struct exec_read *read)
 		.nr = read->window,
 		.score = read->score,
 	};
-	unsigned int half = read->block / 2;
 
 	if (!read->block || read->short_of_memory)
 		return answer;
@@ -99,10 +104,10 @@ static inline struct exec_read_answer exec_read(const struct exec_read *read)
 	if (answer.nr > read->block - read->at)
 		answer.nr = read->block - read->at;
 
-	answer.collapse = read->cached + answer.nr >= half;
+	answer.collapse = exec_read_dense(read->cached + answer.nr, read->block);
 	if (!read->cached)
 		answer.score = exec_read_score(answer.score, EXEC_READ_OPENED);
-	if (read->cached < half && answer.collapse)
+	if (answer.collapse && !exec_read_dense(read->cached, read->block))
 		answer.score = exec_read_score(answer.score, EXEC_READ_HALF);
 	return answer;
 }
