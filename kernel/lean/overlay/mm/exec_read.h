@@ -70,8 +70,8 @@ static inline bool exec_read_dense(unsigned long cached, unsigned long block)
  * one folio once half of it is cached: it is collapsed then. How many of the
  * blocks that were opened so got that far is the file's score. While at least
  * half of them do, the next one is read whole at once. That proves nothing of
- * its use, so now and then one is opened by the window, unless the program goes
- * straight through what was read.
+ * its use, unless the program goes straight through it; so now and then one is
+ * opened by the window.
  *
  * Return: what to read.
  */
@@ -90,11 +90,13 @@ static inline struct exec_read_answer exec_read(const struct exec_read *read)
 		return answer;
 	}
 
-	if (!read->cached && read->score >= 0) {
+	/* Straight through a block that was read whole: that proves its use */
+	if (read->last >= read->block)
+		answer.score = exec_read_score(answer.score, -EXEC_READ_WHOLE);
+
+	if (!read->cached && answer.score >= 0) {
 		answer.whole = true;
-		if (read->last < read->block)
-			answer.score = exec_read_score(read->score,
-						       EXEC_READ_WHOLE);
+		answer.score = exec_read_score(answer.score, EXEC_READ_WHOLE);
 		return answer;
 	}
 

@@ -57,11 +57,13 @@ static void a_block_is_collapsed_when_half_of_it_is_cached(struct kunit *test)
 
 static void whole_reads_go_on_while_the_program_goes_straight_on(struct kunit *test)
 {
-	struct exec_read read = fault(0, 0);
+	struct exec_read first = fault(0, 0);
+	struct exec_read next = fault(0, exec_read(&first).score);
 
-	read.last = BLOCK;
-	KUNIT_EXPECT_TRUE(test, exec_read(&read).whole);
-	KUNIT_EXPECT_EQ(test, exec_read(&read).score, 0);
+	KUNIT_EXPECT_FALSE(test, exec_read(&next).whole);
+	next.last = BLOCK;
+	KUNIT_EXPECT_TRUE(test, exec_read(&next).whole);
+	KUNIT_EXPECT_EQ(test, exec_read(&next).score, next.score);
 }
 
 static void reads_within_a_block_grow_and_end_with_it(struct kunit *test)
