@@ -15,7 +15,9 @@ fn main() {
         root.join("mm/leaf_align.c"),
         root.join("mm/leaf_evidence.c"),
         here.join("src/export.c"),
+        here.join("src/exec_read.c"),
     ];
+    let lean = here.join("../../kernel/lean/overlay/mm");
 
     let mut build = cc::Build::new();
     // The object calls no library, so the distribution's GNU compiler serves
@@ -31,6 +33,7 @@ fn main() {
         .include(here.join("src/host"))
         .include(root.join("include"))
         .include(root.join("mm/tests"))
+        .include(&lean)
         .flag("-ffreestanding")
         .flag("-std=gnu11")
         .flag("-Wdeclaration-after-statement")
@@ -46,6 +49,7 @@ fn main() {
         root.join("mm/tests/leaf_align_cases.h"),
         root.join("mm/tests/leaf_read_cases.h"),
         root.join("include/linux/leaf_policy.h"),
+        lean.join("exec_read.h"),
         here.join("src/host"),
     ]
     .iter()

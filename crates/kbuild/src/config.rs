@@ -84,6 +84,7 @@ pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
 fn symbols(series: SeriesName) -> &'static str {
     match series {
         SeriesName::Text => "patched",
+        SeriesName::Lean => "lean",
         SeriesName::LinearMap => "linear-map",
     }
 }
@@ -91,7 +92,7 @@ fn symbols(series: SeriesName) -> &'static str {
 /// The fragments that are neither needed by every kernel nor chosen by
 /// architecture or page size: what [`Spec::extras`] may name.
 pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
-    const FIXED: [&str; 9] = [
+    const FIXED: [&str; 10] = [
         "base",
         "arm64",
         "x86_64",
@@ -100,6 +101,7 @@ pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
         "64k",
         "kunit",
         "patched",
+        "lean",
         DISTRIBUTION,
     ];
     let dir = files.path().join("config");

@@ -8,6 +8,8 @@ named!(
     SeriesName, "series", {
         /// Executable text is mapped by wide leaves.
         Text = "text",
+        /// The same with less code, for real programs.
+        Lean = "lean",
         /// The linear map is wide, split where needed, and wide again.
         LinearMap = "linear-map",
     }
@@ -32,6 +34,8 @@ named!(
         Evidence = "evidence",
         /// The whole series on text: text that was read narrow is collapsed as well.
         Patched = "patched",
+        /// The whole lean series on text.
+        Lean = "lean",
         /// The whole series on the linear map: what was split is collapsed as well, and counted.
         LinearMap = "linear-map",
         /// The whole series on text, then the whole one on the linear map.
@@ -50,6 +54,7 @@ impl Variant {
             | Self::Writes
             | Self::Evidence
             | Self::Patched => &[SeriesName::Text],
+            Self::Lean => &[SeriesName::Lean],
             Self::LinearMap => &[SeriesName::LinearMap],
             Self::Both => &[SeriesName::Text, SeriesName::LinearMap],
         }
@@ -58,7 +63,7 @@ impl Variant {
     /// Whether it ends before the last step of its series, at the line that names it.
     pub fn is_part(self) -> bool {
         match self {
-            Self::Pristine | Self::Patched | Self::LinearMap | Self::Both => false,
+            Self::Pristine | Self::Patched | Self::Lean | Self::LinearMap | Self::Both => false,
             Self::Fixes | Self::Aligned | Self::Reads | Self::Writes | Self::Evidence => true,
         }
     }

@@ -7,6 +7,7 @@
 
 #[cfg(test)]
 mod cases;
+pub mod exec_read;
 mod ffi;
 #[cfg(test)]
 mod layout;

@@ -3,6 +3,7 @@
 #ifndef _HOST_LINUX_TYPES_H
 #define _HOST_LINUX_TYPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
