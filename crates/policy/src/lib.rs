@@ -7,12 +7,16 @@
 
 #[cfg(test)]
 mod cases;
+mod faults;
 mod ffi;
 #[cfg(test)]
 mod layout;
 mod machines;
+pub mod replay;
 mod rules;
 pub mod sim;
+pub mod strategy;
+pub mod trace;
 
 pub use machines::Leaf;
 
