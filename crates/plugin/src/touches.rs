@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wideleaf_tlb::report::Touched;
 
-/// What has been recorded.
+/// The record, and the answers to questions about it.
 #[derive(Default)]
 pub struct Touches {
     on: AtomicBool,
@@ -69,7 +69,7 @@ impl Touches {
         lock(&self.identified).push(touched);
     }
 
-    /// What was identified so far, which is gone then.
+    /// The answers so far, which are gone then.
     pub fn take(&self) -> Vec<Touched> {
         std::mem::take(&mut *lock(&self.identified))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What faults in the text of one file read and map.
+//! Reads and mappings that faults in the text of one file lead to.
 //!
 //! A page cache and one page table, driven by touches. The pristine ways follow
 //! `do_sync_mmap_readahead()`, `page_cache_ra_order()`, `filemap_map_pages()` and `finish_fault()`
@@ -11,7 +11,7 @@ use crate::{Account, Advice, Ground, Read, SCAN, Table, Thp, UNIT, WIDEST_SHIFT}
 use serde::Serialize;
 use std::ops::{AddAssign, Range};
 
-/// What is mapped, on which machine.
+/// A file that is mapped, on a machine.
 #[derive(Clone)]
 pub(crate) struct Machine {
     /// Leaves of the machine.
@@ -37,7 +37,7 @@ pub(crate) struct Mapped {
     pub congruent: u8,
 }
 
-/// What a run cost and what it left.
+/// Costs of a run, and the leaves that it left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// Distinct bytes touched, by whole base pages.
@@ -292,9 +292,9 @@ impl Simulation {
         if let Some(block) = self.block(page)
             && self.resident(&block) == 0
             && wanted(self, &block)
-            && self.can_spend(self.machine_extra(&block))
+            && self.can_spend(self.beyond_window(&block))
         {
-            self.extra += self.machine_extra(&block);
+            self.extra += self.beyond_window(&block);
             self.readahead(block.start, block.len(), WIDEST_SHIFT - self.page_shift);
             self.last = (block.start, block.len());
             return;
@@ -310,8 +310,8 @@ impl Simulation {
         self.read_73(page, self.exec_order_73());
     }
 
-    /// What a read of all of a block reads beyond a window.
-    fn machine_extra(&self, block: &Range<usize>) -> u64 {
+    /// Bytes beyond a window that a read of all of a block brings.
+    fn beyond_window(&self, block: &Range<usize>) -> u64 {
         self.bytes(block.len()).saturating_sub(self.machine.window)
     }
 
@@ -323,7 +323,7 @@ impl Simulation {
     }
 
     /// Whether at least `percent` of the blocks that narrow reads have visited is resident, and these
-    /// are at least `blocks`. What a collapse read does not count.
+    /// are at least `blocks`. Pages that a collapse read do not count.
     fn is_dense(&self, block: &Range<usize>, percent: u8, blocks: u32) -> bool {
         let resident = |seen: &Visited| {
             let whole = seen.start..seen.start + block.len();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each rule reads and maps when a program touches its text as a trace says.
+//! Runs each rule through the touches of a trace: bytes read, faults, leaves.
 //!
 //! Each file has a page cache and an account of its own; all processes of the program share one
 //! page table. Only faults on text are known: what else is read of a file, its data and what the

@@ -4,19 +4,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Who decides what a fault reads, and which blocks are collapsed.
+/// A rule: reads of a fault, and blocks that are collapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strategy {
-    /// What a fault reads.
+    /// Reads of a fault that misses.
     pub read: Reading,
-    /// Which blocks of 2M are copied into one folio, if any are. What is missing of them is read.
+    /// Which blocks of 2M are copied into one folio, if any are. Pages that are missing of
+    /// them are read.
     pub collapse: Option<Collapse>,
     /// How much may be read beyond what narrow reads would have read: 2M for each file, and this
     /// many percent of that.
     pub credit: Option<u8>,
 }
 
-/// What a fault reads that misses.
+/// Reads of a fault that misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// As Linux 6.12 does: around the fault, and not at all after a hundred misses.

@@ -14,7 +14,7 @@ use thiserror::Error;
 /// Version of the format. Raised when a line changes its meaning.
 pub const VERSION: u32 = 1;
 
-/// What a file's name ends with.
+/// The end of a file's name.
 pub const SUFFIX: &str = ".trace";
 
 /// Log2 of the pages that touches are told in.
@@ -29,7 +29,7 @@ const HASH: &str = "blake3 ";
 /// How long the lines of touches become.
 const WIDTH: usize = 100;
 
-/// What a program executed.
+/// Text that a program executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// The program, as the lab calls it.
@@ -84,7 +84,7 @@ pub struct Touch {
 pub struct BadTrace {
     /// The line, from 1 on.
     pub line: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 

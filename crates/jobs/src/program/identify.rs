@@ -2,8 +2,8 @@
 //! Tells the plugin which files the pages of memory are of that it has recorded.
 //!
 //! Each program or library of the disk that has pages in the page cache is mapped here, and its
-//! pages with it, so that this process' page tables lead to them. Whatever process executed from
-//! such a page, and whether it has ended by exit, execve or a signal, the page is the same.
+//! pages with it, so that this process' page tables lead to them. The page is the same for
+//! all processes that executed from it, and for those that ended by execve or a signal too.
 
 use super::Executable;
 use anyhow::{Context, Result};

@@ -63,7 +63,7 @@ pub struct Worked {
     /// Bytes of page tables of the process of the third run that had most, when it ended.
     #[serde(default)]
     pub page_tables: u64,
-    /// What the pages may be of that were executed from in the warm run; empty unless asked for.
+    /// Files that pages executed from in the warm run may be of; empty unless asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executables: Vec<Executable>,
 }

@@ -13,7 +13,7 @@ use wideleaf_policy::replay::{Conditions, Outcome, replay};
 use wideleaf_policy::strategy::Strategy;
 use wideleaf_policy::trace::Trace;
 
-/// What runs unless rules are named.
+/// Rules that run unless others are named.
 const USUAL: [&str; 9] = [
     "6.12",
     "7.3",
@@ -26,13 +26,13 @@ const USUAL: [&str; 9] = [
     "density:40+collapse:50+credit:25",
 ];
 
-/// What all lines are compared with.
+/// Rules that all others are compared with.
 const PRISTINE: [&str; 2] = ["6.12", "7.3"];
 
 /// Shares, in percent, that a curve goes through.
 const SHARES: [u8; 9] = [0, 10, 20, 30, 40, 50, 60, 75, 90];
 
-/// What is to be run.
+/// Traces, rules and machines that are asked for.
 pub struct Runs<'a> {
     /// Files of traces.
     pub traces: &'a [PathBuf],
