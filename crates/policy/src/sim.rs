@@ -83,6 +83,7 @@ pub fn run(variant: Variant, text: Text, touches: &[u64]) -> Outcome {
         texts: vec![mapped],
         window: text.window,
         spare: text.spare,
+        // The figures in results/ are of a 6.12 that does not.
         markers: false,
     };
     faults::run(Strategy::reads(variant.reading()), &machine, touches)
