@@ -83,12 +83,18 @@ impl Mapping {
 
     /// Bytes of it that are in the page cache, touched or not.
     pub fn resident(&self, page_size: u64) -> Result<u64> {
+        let pages = self.in_cache(page_size)?;
+        Ok(pages.iter().filter(|there| **there).count() as u64 * page_size)
+    }
+
+    /// Which of its pages are in the page cache, touched or not.
+    pub fn in_cache(&self, page_size: u64) -> Result<Vec<bool>> {
         let mut pages = vec![0u8; self.len.get().div_ceil(page_size as usize)];
         // SAFETY: the mapping is ours and the vector has a byte for each of its pages.
         let result =
             unsafe { libc::mincore(self.start.as_ptr(), self.len.get(), pages.as_mut_ptr()) };
         Errno::result(result).context("mincore")?;
-        Ok(pages.iter().filter(|page| **page & 1 != 0).count() as u64 * page_size)
+        Ok(pages.iter().map(|page| page & 1 != 0).collect())
     }
 }
 

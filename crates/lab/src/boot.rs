@@ -222,6 +222,7 @@ impl Bench<'_> {
             phases: Vec::new(),
             cpus: Vec::new(),
             coverage: Vec::new(),
+            touched: Vec::new(),
             referee: None,
         };
         let Some(report) = report else {
@@ -256,6 +257,7 @@ impl Bench<'_> {
             .collect();
         run.referee = report.referee.clone();
         run.coverage = report.coverage.clone();
+        run.touched = report.touched.clone();
         run.warnings.extend(report.warnings.iter().cloned());
         Ok(run)
     }

@@ -18,6 +18,7 @@ use crate::disk::userland::Userland;
 use anyhow::Result;
 use std::path::PathBuf;
 use wideleaf_cache::Cache;
+use wideleaf_debian::Packages;
 use wideleaf_kbuild::{Arch, Base, KernelDir};
 use wideleaf_kit::events::{Event, Observer};
 
@@ -72,6 +73,27 @@ impl Contents {
             Self::Userland => userland(whom).require_tools(),
             Self::Selftests => selftests::require_tools(),
         }
+    }
+
+    /// The file names, which have the versions, of Debian's packages on the disk.
+    ///
+    /// # Errors
+    ///
+    /// If packages cannot be had.
+    pub fn packages(
+        &self,
+        whom: &DiskFor,
+        cache: &Cache,
+        observer: &dyn Observer,
+    ) -> Result<Vec<String>> {
+        let wanted = match self {
+            Self::Installed(install) => install.packages.iter().map(String::as_str).collect(),
+            Self::Debian(packages) => packages.to_vec(),
+            Self::Userland => userland::PACKAGES.to_vec(),
+            Self::Stubs(_) | Self::Room(_) | Self::Selftests => return Ok(Vec::new()),
+        };
+        let packages = Packages::ensure(whom.arch, &wanted, cache, observer)?;
+        Ok(packages.names().to_vec())
     }
 
     /// The disk's image, made if it is not in the cache; the observer hears when

@@ -127,6 +127,20 @@ pub trait Job: fmt::Debug + Sync + Sized {
         Ok(())
     }
 
+    /// Writes what it was asked to write besides the results. `packages` names Debian's packages on
+    /// its disk.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be written.
+    fn keep(
+        &self,
+        _measured: &Measured<'_, Self>,
+        _packages: &dyn Fn() -> Result<Vec<String>>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
     /// What is expected of every comparison, without being asked for.
     fn verdicts(&self, _measured: &Measured<'_, Self>) -> Vec<Verdict> {
         Vec::new()
@@ -298,6 +312,12 @@ pub trait Look {
     ///
     /// What differs that must not.
     fn agree(&self) -> Result<()>;
+    /// Writes what it was asked to write besides the results.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be written.
+    fn keep(&self, packages: &dyn Fn() -> Result<Vec<String>>) -> Result<()>;
     /// What is expected, without being asked for.
     fn verdicts(&self) -> Vec<Verdict>;
     /// The table's title, up to where it names the machine.
@@ -365,6 +385,10 @@ impl<J: Job> AnyJob for J {
 impl<J: Job> Look for (&J, Measured<'_, J>) {
     fn agree(&self) -> Result<()> {
         self.0.agree(&self.1)
+    }
+
+    fn keep(&self, packages: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
+        self.0.keep(&self.1, packages)
     }
 
     fn verdicts(&self) -> Vec<Verdict> {

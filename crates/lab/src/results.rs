@@ -19,7 +19,7 @@ use wideleaf_guest::protocol::{Farewell, Hello};
 use wideleaf_kbuild::{Arch, Base, Commit, PageSize, Variant};
 use wideleaf_kit::replace::replace;
 use wideleaf_tlb::referee::finding::Findings;
-use wideleaf_tlb::report::{Counts, Coverage, ProfileInfo};
+use wideleaf_tlb::report::{Counts, Coverage, ProfileInfo, Touched};
 
 /// What identifies the format.
 pub const SCHEMA: &str = "wideleaf-lab-results";
@@ -250,6 +250,9 @@ pub struct BootResult {
     pub cpus: Vec<CpuCounts>,
     /// Which leaves mapped what.
     pub coverage: Vec<Coverage>,
+    /// Which pages were executed from; a job writes them to files of their own.
+    #[serde(skip)]
+    pub touched: Vec<Touched>,
     /// What a reader of the figures must know.
     pub warnings: Vec<String>,
     /// What the referee found; absent where it was not asked to look.

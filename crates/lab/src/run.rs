@@ -166,7 +166,11 @@ impl Lab<'_> {
                 }
             }
         }
-        target.job.look(&comparison)?.agree()?;
+        {
+            let look = target.job.look(&comparison)?;
+            look.agree()?;
+            look.keep(&|| self.packages(target))?;
+        }
         conclude(target.job, comparison)
     }
 
@@ -182,6 +186,15 @@ impl Lab<'_> {
             disk.contents.ensure(&whom, self.cache, self.observer)
         })
         .transpose()
+    }
+
+    /// Debian's packages on the disk of `target`.
+    fn packages(&self, target: &Target) -> Result<Vec<String>> {
+        let Some(disk) = &target.plan.disk else {
+            return Ok(Vec::new());
+        };
+        let whom = target.disk_for(disk, &self.kernels);
+        disk.contents.packages(&whom, self.cache, self.observer)
     }
 
     fn ready(&self, target: &Target) -> Result<Vec<KernelInfo>> {

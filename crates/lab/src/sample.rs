@@ -116,6 +116,7 @@ pub fn run(variant: Variant, instructions: u64) -> BootResult {
             leaves: [("64K".to_string(), 1 << 20)].into(),
             table_bytes: 0,
         }],
+        touched: Vec::new(),
         warnings: Vec::new(),
         referee: None,
     }

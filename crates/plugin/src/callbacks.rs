@@ -68,6 +68,7 @@ fn report(plugin: &Plugin) -> Report {
         schema: SCHEMA,
         profile: plugin.args.profile.into(),
         coverage: plugin.take_coverage(),
+        touched: plugin.touches.take(),
         ..Report::default()
     };
     for (i, slot) in VCPUS.iter().enumerate() {
@@ -112,7 +113,7 @@ fn warn(warnings: &mut Vec<String>, index: usize, vcpu: &Vcpu) {
     if vcpu.unknown_markers != 0 {
         let n = vcpu.unknown_markers;
         warnings.push(format!(
-            "vCPU {index}: {n} markers with a code that is neither a phase (0 to 127) nor 200 or 201"
+            "vCPU {index}: {n} markers with a code that is neither a phase (0 to 127) nor 200 to 203"
         ));
     }
 }

@@ -53,6 +53,7 @@ mod output;
 mod plugin;
 mod ram;
 mod registers;
+mod touches;
 mod translate;
 mod turns;
 mod vcpu;

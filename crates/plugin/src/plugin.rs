@@ -7,6 +7,7 @@ use crate::event::{Event, Mail};
 use crate::ffi::sys;
 use crate::inline::Inline;
 use crate::ram::Ram;
+use crate::touches::Touches;
 use crate::turns::{MAX_VCPUS, Turns};
 use crate::watch::Watch;
 use anyhow::Result;
@@ -26,6 +27,8 @@ pub struct Plugin {
     board: *mut sys::qemu_plugin_scoreboard,
     ram: OnceLock<&'static Ram>,
     coverage: Mutex<Vec<Coverage>>,
+    /// Which pages are executed from, while the guest wants to know.
+    pub touches: Touches,
     events: Mutex<HashSet<&'static Event>>,
     disks: Mutex<Disks>,
     /// Looks on, if asked to.
@@ -79,6 +82,7 @@ impl Plugin {
             board,
             ram: OnceLock::new(),
             coverage: Mutex::default(),
+            touches: Touches::default(),
             events: Mutex::default(),
             disks: Mutex::default(),
             mailboxes: std::array::from_fn(|_| Mailbox::default()),

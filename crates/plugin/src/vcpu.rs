@@ -24,6 +24,12 @@ const COVERAGE: u8 = 200;
 /// Marker code that names the function whose calls are counted.
 const FUNCTION: u8 = 201;
 
+/// Marker code that begins or ends the record of pages executed from.
+const RECORD: u8 = 202;
+
+/// Marker code that asks which pages of a range are in that record.
+const IDENTIFY: u8 = 203;
+
 /// A vCPU with its model.
 pub struct Vcpu {
     /// The model.
@@ -101,6 +107,7 @@ impl Vcpu {
                 .block(watch, self.index, &self.core, pc, user, before);
         }
         self.fetch(pc);
+        self.record_fetch(plugin, pc, page);
         self.follow(pc);
         // A page that could not be translated is tried again each time.
         let usable = page != ALWAYS
@@ -118,6 +125,7 @@ impl Vcpu {
     pub fn enter_next_page(&mut self, plugin: &Plugin) {
         self.settle(plugin);
         self.fetch((self.fetched >> 12 << 12).wrapping_add(0x1000));
+        self.record_fetch(plugin, self.fetched, ALWAYS);
         plugin.inline(self.index).page = NO_PAGE;
     }
 
@@ -125,6 +133,26 @@ impl Vcpu {
         self.fetched = va;
         if !self.core.is_last(Side::Instruction, va) {
             self.core.look_up(Side::Instruction, va);
+        }
+    }
+
+    /// Tells the record of pages that `va` is executed; `page` as in [`Vcpu::enter_block`].
+    fn record_fetch(&self, plugin: &Plugin, va: u64, page: u64) {
+        let touches = &plugin.touches;
+        if touches.wanted()
+            && self.core.mode() == Mode::User
+            && (page == ALWAYS || touches.is_new(page))
+            && let Some(pa) = self.physical(va)
+        {
+            touches.fetch(pa);
+        }
+    }
+
+    /// Where in memory the byte at `va` is, by the page tables; `None` if unmapped.
+    fn physical(&self, va: u64) -> Option<u64> {
+        match self.core.mmu().walk(self.core.mem(), va) {
+            Walk::Found(t) => Some(t.pa),
+            Walk::Fault { .. } | Walk::Unbacked { .. } => None,
         }
     }
 
@@ -337,10 +365,7 @@ impl Vcpu {
 
     /// The word at `va`, read through the page tables; `None` if unmapped.
     fn load(&self, va: u64) -> Option<u64> {
-        let Walk::Found(t) = self.core.mmu().walk(self.core.mem(), va) else {
-            return None;
-        };
-        self.core.mem().read_u64(t.pa)
+        self.core.mem().read_u64(self.physical(va)?)
     }
 
     /// A marker counts at EL0 and CPL 3 only: kernel text is free to contain
@@ -369,6 +394,17 @@ impl Vcpu {
                 let [address, ..] = self.registers.arguments();
                 self.function = Function::at(address);
                 plugin.tell_others(self.index, Mail::Function(address));
+            }
+            RECORD => {
+                let [on, ..] = self.registers.arguments();
+                plugin.touches.switch(on != 0);
+            }
+            IDENTIFY => {
+                let [start, len, id] = self.registers.arguments();
+                let pages = (0..len.div_ceil(0x1000)).filter_map(|page| {
+                    Some((page, self.physical(start.wrapping_add(page << 12))?))
+                });
+                plugin.touches.identify(id, pages);
             }
             _ => self.unknown_markers += 1,
         }

@@ -179,6 +179,35 @@ fn calls_of_a_named_function_are_counted() {
     }
 }
 
+/// By memory, not by address: the second function was called by its second address.
+#[test]
+fn pages_that_are_executed_from_are_recorded_in_order() {
+    let turns = ["-smp", "2", "-accel", "tcg,thread=single"];
+    for (guest, profile, want) in [
+        (
+            ARM64,
+            "neoverse-v2",
+            (7, 4, vec![(1, 0), (2, 1), (3, 2), (0, 3), (3, 4)]),
+        ),
+        // An instruction over the end of a page is in both.
+        (X86, "zen4", (78, 2, vec![(0, 0), (1, 1)])),
+    ] {
+        if !guest.tools_present() {
+            return;
+        }
+        for r in [
+            guest.report(profile),
+            guest.report_of(profile, ",turns=on", &turns),
+        ] {
+            let [touched] = &r.touched[..] else {
+                panic!("{:?}", r.touched);
+            };
+            let got = (touched.id, touched.recorded, touched.pages.clone());
+            assert_eq!(got, want);
+        }
+    }
+}
+
 #[test]
 fn arm64_runs_repeat_exactly() {
     if ARM64.tools_present() {

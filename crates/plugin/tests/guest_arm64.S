@@ -5,6 +5,7 @@
  *
  *   TTBR0  0x40000000  1G block, EL1 only: where the guest starts
  *          0x80000000  this file's user page, EL0 may execute, ASID-tagged
+ *          0x80001000  three more of these, and the second of them again
  *          0x80010000  64 pages of 4K, all one physical page
  *          0x80100000  16 pages, contiguous bit set
  *          0x80200000  2M block
@@ -284,6 +285,27 @@ user:
 	call	7
 	phase	0
 
+	/* 19: a record of pages executed from: the third, the first, the second by its other address. */
+	phase	19
+	mov	x0, #1
+	movz	xzr, #(MARK + 202), lsl #48
+	ldr	x9, =0x80003000
+	blr	x9
+	ldr	x9, =0x80001000
+	blr	x9
+	blr	x9
+	ldr	x9, =0x80004000
+	blr	x9
+	mov	x0, #0
+	movz	xzr, #(MARK + 202), lsl #48
+	ldr	x9, =0x80005000			/* after the record */
+	blr	x9
+	movz	x0, #0x8000, lsl #16
+	mov	x1, #0x8000
+	mov	x2, #7
+	movz	xzr, #(MARK + 203), lsl #48
+	phase	0
+
 	/* Which leaves map 0x80010000 to the end of the block? */
 	movz	x0, #0x8001, lsl #16
 	movz	x1, #0x003f, lsl #16
@@ -293,6 +315,13 @@ user:
 	.ltorg
 	.balign	4096
 user_end:
+
+	/* Functions of user mode, a page each. */
+functions:
+	.rept	4
+	ret
+	.balign	4096
+	.endr
 
 	.data
 	.balign	4096
@@ -311,7 +340,12 @@ l2_user:
 	.balign	4096
 l3_user:
 	.quad	user + PAGE_FLAGS + (3 << 6)	/* read-only, EL0 may execute */
-	.fill	15, 8, 0
+	.quad	functions + PAGE_FLAGS + (3 << 6)
+	.quad	functions + 0x1000 + PAGE_FLAGS + (3 << 6)
+	.quad	functions + 0x2000 + PAGE_FLAGS + (3 << 6)
+	.quad	functions + 0x1000 + PAGE_FLAGS + (3 << 6)
+	.quad	functions + 0x3000 + PAGE_FLAGS + (3 << 6)
+	.fill	10, 8, 0
 	.rept	64
 	.quad	data_page + PAGE_FLAGS + (1 << 54) + (1 << 6)
 	.endr

@@ -155,10 +155,18 @@ user:
 	mov	0x40010ffc, %rax
 	phase	0
 
-	/* 10: an instruction over a page edge. */
+	/* 10: an instruction over a page edge, and a record of pages executed from. */
+	mov	$1, %edi
+	phase	202
 	phase	10
 	jmp	straddler
 back:	phase	0
+	xor	%edi, %edi
+	phase	202
+	mov	$0x40000000, %edi
+	mov	$0x3000, %esi
+	mov	$78, %edx
+	phase	203
 
 	/* 11: a system call that does nothing. */
 	phase	11

@@ -8,12 +8,16 @@
 #[cfg(test)]
 mod cases;
 pub mod exec_read;
+mod faults;
 mod ffi;
 #[cfg(test)]
 mod layout;
 mod machines;
+pub mod replay;
 mod rules;
 pub mod sim;
+pub mod strategy;
+pub mod trace;
 
 pub use machines::Leaf;
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a stream of faults makes each kernel read and map.
-//!
-//! A page cache and one page table, driven by touches of text. The pristine
-//! variants follow `do_sync_mmap_readahead()`, `page_cache_ra_order()`,
-//! `filemap_map_pages()` and `finish_fault()` of their base; the others decide
-//! by a fixed order or by the policy core. No reclaim, no second process, no
-//! timing: the lab measures those, this predicts bytes, faults and leaves.
+//! What ways of touching text make each kernel read and map.
 
-use crate::{Account, Advice, Ground, Read, SCAN, Table, Thp, UNIT, WIDEST_SHIFT};
+pub use crate::faults::Outcome;
+use crate::faults::{self, Machine, Mapped};
+use crate::strategy::{Reading, Strategy};
+use crate::{Table, WIDEST_SHIFT};
 use serde::Serialize;
 
 /// Who decides what a fault reads.
@@ -48,6 +45,16 @@ impl Variant {
             Variant::Policy => "policy",
         }
     }
+
+    fn reading(self) -> Reading {
+        match self {
+            Variant::Pristine612 => Reading::Pristine612,
+            Variant::Pristine73 => Reading::Pristine73,
+            Variant::Fixed2M => Reading::Fixed2M,
+            Variant::NoCollapse => Reading::Core { collapse: false },
+            Variant::Policy => Reading::Core { collapse: true },
+        }
+    }
 }
 
 /// A mapping of a file's text, in bytes. It starts at file offset 0 and at an
@@ -64,311 +71,22 @@ pub struct Text {
     pub spare: u64,
 }
 
-/// What a run cost and what it left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcome {
-    /// Distinct bytes touched, by whole base pages.
-    pub touched: u64,
-    /// Bytes read from the file.
-    pub read: u64,
-    /// Bytes copied to form wide leaves from narrow folios.
-    pub copied: u64,
-    /// Faults that found their page in the page cache.
-    pub minor: u64,
-    /// Faults that had to read.
-    pub major: u64,
-    /// 2M leaves in the page table at the end.
-    pub wide: u64,
-    /// TLB entries that the touched text needs at the end.
-    pub entries: u64,
-}
-
-/// No folio.
-const MISSING: u8 = u8::MAX;
-/// `MMAP_LOTSAMISS` of mm/filemap.c.
-const LOTSAMISS: u64 = 100;
-
-struct Simulation {
-    text: Text,
-    variant: Variant,
-    page_shift: u8,
-    /// Order of the folio that holds each page.
-    folio: Vec<u8>,
-    mapped: Vec<bool>,
-    touched: Vec<bool>,
-    mmap_miss: u64,
-    last: (usize, usize),
-    account: Account,
-    outcome: Outcome,
-}
-
 /// Runs `touches` (byte offsets into the text) under `variant`.
 pub fn run(variant: Variant, text: Text, touches: &[u64]) -> Outcome {
-    let page_shift = text.table.page_shift();
-    let pages = (text.size >> page_shift) as usize;
-    let mut machine = Simulation {
-        text,
-        variant,
-        page_shift,
-        folio: vec![MISSING; pages],
-        mapped: vec![false; pages],
-        touched: vec![false; pages],
-        mmap_miss: 0,
-        last: (0, 0),
-        account: Account::default(),
-        outcome: Outcome::default(),
+    let mapped = Mapped {
+        range: 0..text.size,
+        congruent: WIDEST_SHIFT,
     };
-    for touch in touches {
-        machine.touch((touch >> page_shift) as usize);
-    }
-    machine.finish()
-}
-
-impl Simulation {
-    fn touch(&mut self, page: usize) {
-        self.touched[page] = true;
-        if self.mapped[page] {
-            return;
-        }
-        let present = self.folio[page] != MISSING;
-        if present {
-            self.outcome.minor += 1;
-        } else {
-            self.outcome.major += 1;
-            match self.variant {
-                Variant::Pristine612 => self.read_612(page),
-                Variant::Pristine73 => self.read_73(page, self.exec_order_73()),
-                Variant::Fixed2M => self.read_73(page, 21 - self.page_shift),
-                Variant::NoCollapse => self.read_policy(page, 0),
-                Variant::Policy => self.read_policy(page, WIDEST_SHIFT),
-            }
-        }
-        self.map(page, present);
-    }
-
-    fn window(&self) -> usize {
-        (self.text.window >> self.page_shift) as usize
-    }
-
-    /// 7.3's exec_folio_order(): arm64 asks for 64K, x86 for nothing.
-    fn exec_order_73(&self) -> u8 {
-        if self.text.table.arch() == "arm64" {
-            16 - self.page_shift
-        } else {
-            0
-        }
-    }
-
-    fn read_612(&mut self, page: usize) {
-        self.mmap_miss = (self.mmap_miss + 1).min(LOTSAMISS * 10);
-        if self.mmap_miss > LOTSAMISS {
-            self.add(page, 0);
-            return;
-        }
-        let start = page.saturating_sub(self.window() / 2);
-        let window = self.window();
-        // 6.12 asks for order 0 here and page_cache_ra_order() adds two, where
-        // the window has room for it.
-        let order = if window < 4 { 0 } else { 2 };
-        self.readahead(start, window, order);
-    }
-
-    fn read_73(&mut self, page: usize, order: u8) {
-        let mask = (1usize << order) - 1;
-        let start = page & !mask;
-        let end = ((start + self.window() + mask) & !mask).min(self.folio.len());
-        self.readahead(start, end - start, order);
-    }
-
-    fn read_policy(&mut self, page: usize, collapse: u8) {
-        let page_shift = self.page_shift;
-        let bytes = |pages: usize| (pages as u64) << page_shift;
-        let scan = (SCAN >> self.page_shift) as usize;
-        let hole = self.folio[page.saturating_sub(scan)..page]
-            .iter()
-            .rev()
-            .take_while(|order| **order == MISSING)
-            .count();
-        let edge = page - hole;
-        let run = self.folio[page.saturating_sub(scan)..edge]
-            .iter()
-            .rev()
-            .take_while(|order| **order != MISSING)
-            .count();
-        let gap = self.folio[page..]
-            .iter()
-            .take(scan.max(self.window()))
-            .take_while(|order| **order == MISSING)
-            .count();
-        let last = if self.last.0 + self.last.1 == edge {
-            self.last.1
-        } else {
-            0
-        };
-        let block = page / scan * scan..(page / scan * scan + scan).min(self.folio.len());
-        let filled = self.folio[block.clone()]
-            .iter()
-            .filter(|order| **order != MISSING)
-            .count();
-        let base = 1 << 40;
-        let answer = crate::read(&Read {
-            ground: Ground {
-                table: self.text.table,
-                file_size: self.text.size,
-                min_order: 0,
-                max_order: 21 - self.page_shift,
-                thp: Thp::Always,
-                enabled: true,
-            },
-            start: base,
-            end: base + self.text.size,
-            offset: 0,
-            fault: base + bytes(page),
-            window: self.text.window,
-            spare: self.text.spare,
-            hole: bytes(hole),
-            run: bytes(run),
-            gap: bytes(gap),
-            last_size: bytes(last),
-            collapse,
-            filled: bytes(filled),
-            // This machine has memory enough.
-            evicted: false,
-            advice: Advice::None,
-            account: self.account,
-        });
-        assert!(answer.size != 0, "policy gave no answer: {answer:?}");
-        self.account = answer.account;
-        self.last = (
-            (answer.offset >> self.page_shift) as usize,
-            (answer.size >> self.page_shift) as usize,
-        );
-        self.readahead(self.last.0, self.last.1, answer.order);
-        if answer.collapse != 0 {
-            let missing = self.folio[block.clone()]
-                .iter()
-                .filter(|o| **o == MISSING)
-                .count();
-            self.outcome.read += bytes(missing);
-            self.outcome.copied += bytes(block.len() - missing);
-            self.folio[block.clone()].fill(WIDEST_SHIFT - self.page_shift);
-            self.mapped[block].fill(true);
-        }
-    }
-
-    /// `page_cache_ra_order()`: natural alignment first, then `order`; where a
-    /// page is resident already, the rest page by page.
-    fn readahead(&mut self, start: usize, size: usize, order: u8) {
-        let end = (start + size).min(self.folio.len());
-        let order = order.min(size.ilog2() as u8);
-        let mut index = start;
-        while index < end {
-            let mut order = order;
-            if index & ((1 << order) - 1) != 0 {
-                order = index.trailing_zeros() as u8;
-            }
-            while index + (1 << order) > end {
-                order -= 1;
-            }
-            let block = index..index + (1 << order);
-            if self.folio[block.clone()]
-                .iter()
-                .any(|order| *order != MISSING)
-            {
-                break;
-            }
-            self.add(index, order);
-            index = block.end;
-        }
-        for index in index..end {
-            if self.folio[index] == MISSING {
-                self.add(index, 0);
-            }
-        }
-    }
-
-    fn add(&mut self, index: usize, order: u8) {
-        self.folio[index..index + (1 << order)].fill(order);
-        self.outcome.read += 1u64 << (order + self.page_shift);
-    }
-
-    /// Maps what the kernel maps along with `page`.
-    fn map(&mut self, page: usize, present: bool) {
-        let order = self.folio[page];
-        let folio = |page: usize| {
-            let start = page >> order << order;
-            start..start + (1 << order)
-        };
-        let around = (UNIT >> self.page_shift) as usize;
-        let window = page / around * around..(page / around + 1) * around;
-        let mut range = match self.variant {
-            // All that one read brought; a page that came otherwise, with its
-            // neighbours.
-            Variant::NoCollapse | Variant::Policy if !present => {
-                self.last.0..self.last.0 + self.last.1
-            }
-            Variant::NoCollapse | Variant::Policy | Variant::Fixed2M | Variant::Pristine73
-                if around == 1 =>
-            {
-                folio(page)
-            }
-            // A folio of 2M is a PMD with 4K pages, and mapped as such.
-            _ if self.page_shift == 12 && order + 12 == WIDEST_SHIFT => folio(page),
-            _ => window,
-        };
-        range.end = range.end.min(self.folio.len());
-        let mut hits = 0;
-        for index in range {
-            if self.folio[index] != MISSING {
-                self.mapped[index] = true;
-                hits += 1;
-            }
-        }
-        if self.variant == Variant::Pristine612 {
-            // filemap_map_pages() runs on the retry after a read as well; with
-            // 64K pages it never runs, and only a hit without a read counts.
-            let hits = if around > 1 { hits } else { u64::from(present) };
-            self.mmap_miss = self.mmap_miss.saturating_sub(hits);
-        }
-    }
-
-    fn finish(mut self) -> Outcome {
-        let leaves: Vec<u8> = self
-            .text
-            .table
-            .leaves()
-            .iter()
-            .map(|leaf| leaf.shift)
-            .filter(|s| *s <= 21)
-            .collect();
-        let mut page = 0;
-        while page < self.folio.len() {
-            let mut leaf = self.page_shift;
-            for shift in leaves.iter().rev() {
-                let pages = 1usize << (shift - self.page_shift);
-                let block = page..page + pages;
-                if page % pages == 0
-                    && block.end <= self.folio.len()
-                    && self.folio[page] != MISSING
-                    && self.folio[page] + self.page_shift >= *shift
-                    && self.mapped[block].iter().all(|mapped| *mapped)
-                {
-                    leaf = *shift;
-                    break;
-                }
-            }
-            let pages = 1usize << (leaf - self.page_shift);
-            let touched = self.touched[page..page + pages]
-                .iter()
-                .filter(|t| **t)
-                .count() as u64;
-            self.outcome.touched += touched << self.page_shift;
-            self.outcome.entries += u64::from(touched > 0);
-            self.outcome.wide += u64::from(leaf == 21);
-            page += pages;
-        }
-        self.outcome
-    }
+    let machine = Machine {
+        table: text.table,
+        file_size: text.size,
+        texts: vec![mapped],
+        window: text.window,
+        spare: text.spare,
+        // The figures in results/ are of a 6.12 that does not.
+        markers: false,
+    };
+    faults::run(Strategy::reads(variant.reading()), &machine, touches)
 }
 
 /// A way of touching text.

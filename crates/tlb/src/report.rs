@@ -31,6 +31,9 @@ pub struct Report {
     pub cpus: Vec<Cpu>,
     /// Answers to the guest's coverage requests, in order.
     pub coverage: Vec<Coverage>,
+    /// Answers to the guest's questions which pages of a file were executed from, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub touched: Vec<Touched>,
     /// What the reader of these figures should know; empty in a good run.
     pub warnings: Vec<String>,
     /// What the referee found, if it was asked to look.
@@ -179,6 +182,18 @@ pub struct Coverage {
     /// Bytes of the page tables that translate the range.
     #[serde(default)]
     pub table_bytes: u64,
+}
+
+/// Which pages of a range user mode has executed from, while the guest had that recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Touched {
+    /// Number that the guest gave.
+    pub id: u64,
+    /// 4K pages of memory in the record, those that are not in the range included.
+    pub recorded: u32,
+    /// The place in the order of first fetches, from 0 on, and the number of the 4K page in the
+    /// range, by which they are sorted.
+    pub pages: Vec<(u32, u32)>,
 }
 
 impl AddAssign for LeafCounts {

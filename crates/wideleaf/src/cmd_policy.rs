@@ -3,6 +3,7 @@
 
 mod explain;
 mod leaf_table;
+mod replay;
 mod simulate;
 
 use anyhow::Result;
@@ -27,7 +28,8 @@ enum Action {
     /// Run streams of touches through pristine kernels' rules and the policy's
     ///
     /// A page cache and a page table in memory, no kernel: predicts bytes read, faults and
-    /// leaves, not time. The lab measures the same on kernels that boot.
+    /// leaves, not time. The lab measures the same on kernels that boot. With --trace the touches
+    /// are those of real programs, which 'lab run program --trace' records.
     Simulate(simulate::Args),
 }
 

@@ -17,6 +17,12 @@ pub const COVERAGE: u8 = 200;
 /// Code that names the function whose calls are counted.
 const FUNCTION: u8 = 201;
 
+/// Code that begins or ends the record of pages executed from.
+const RECORD: u8 = 202;
+
+/// Code that asks which pages of a range are in that record.
+const IDENTIFY: u8 = 203;
+
 /// Bytes from one phase's function to the next one's, on both architectures.
 const STEP: usize = 8;
 
@@ -114,39 +120,55 @@ const BRK: u32 = 0xd420_0000;
 #[cfg(target_arch = "x86_64")]
 const INT3: u8 = 0xcc;
 
-/// Asks for a coverage record of `len` bytes at `start` in this process' address space, to be
-/// known as `id`.
+/// The instruction for a code, with what the plugin is to read.
 #[inline(always)]
-pub fn coverage(start: u64, len: u64, id: u64) {
+fn tell<const CODE: u8>(arguments: [u64; 3]) {
+    let [first, second, third] = arguments;
     // SAFETY: a no-op, as above; the plugin only reads the three registers.
     #[cfg(target_arch = "aarch64")]
     unsafe {
-        asm!(".inst {}", const instruction(COVERAGE), in("x0") start, in("x1") len, in("x2") id,
+        asm!(".inst {}", const instruction(CODE), in("x0") first, in("x1") second, in("x2") third,
              options(nostack, preserves_flags));
     }
     // SAFETY: as above.
     #[cfg(target_arch = "x86_64")]
     unsafe {
-        asm!(".byte 0x0f, 0x1f, 0x80", ".long {}", const instruction(COVERAGE),
-             in("rdi") start, in("rsi") len, in("rdx") id, options(nostack, preserves_flags));
+        asm!(".byte 0x0f, 0x1f, 0x80", ".long {}", const instruction(CODE),
+             in("rdi") first, in("rsi") second, in("rdx") third, options(nostack, preserves_flags));
     }
+}
+
+/// Asks for a coverage record of `len` bytes at `start` in this process' address space, to be
+/// known as `id`.
+#[inline(always)]
+pub fn coverage(start: u64, len: u64, id: u64) {
+    tell::<COVERAGE>([start, len, id]);
 }
 
 /// Has the calls of the kernel's function at `address` counted from now on, and of no other.
 #[inline(always)]
 pub fn count_calls(address: u64) {
-    // SAFETY: a no-op, as above; the plugin only reads the register.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(".inst {}", const instruction(FUNCTION), in("x0") address,
-             options(nostack, preserves_flags));
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(".byte 0x0f, 0x1f, 0x80", ".long {}", const instruction(FUNCTION),
-             in("rdi") address, options(nostack, preserves_flags));
-    }
+    tell::<FUNCTION>([address, 0, 0]);
+}
+
+/// Begins a record of the pages of memory that user mode executes from, in the order of their
+/// first fetch; what was recorded before is forgotten.
+#[inline(always)]
+pub fn begin_record() {
+    tell::<RECORD>([1, 0, 0]);
+}
+
+/// Ends the record.
+#[inline(always)]
+pub fn end_record() {
+    tell::<RECORD>([0, 0, 0]);
+}
+
+/// Asks which pages of `len` bytes at `start` in this process' address space are in the record; the
+/// answer is to be known as `id`.
+#[inline(always)]
+pub fn identify(start: u64, len: u64, id: u64) {
+    tell::<IDENTIFY>([start, len, id]);
 }
 
 #[cfg(test)]
@@ -206,6 +228,25 @@ mod tests {
     fn a_function_is_named_by_its_bytes_and_nothing_is_done() {
         assert_eq!(name(), 43);
         assert!(contains(name as *const (), &bytes(201)));
+    }
+
+    #[inline(never)]
+    extern "C" fn record() -> u64 {
+        begin_record();
+        44
+    }
+
+    #[inline(never)]
+    extern "C" fn name_pages() -> u64 {
+        identify(0x1000, 0x2000, 8);
+        45
+    }
+
+    #[test]
+    fn a_record_is_asked_for_by_its_bytes_and_nothing_is_done() {
+        assert_eq!((record(), name_pages()), (44, 45));
+        assert!(contains(record as *const (), &bytes(202)));
+        assert!(contains(name_pages as *const (), &bytes(203)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! once more to see which leaves map the text of its processes when they end. Only the third is
 //! traced, for tracing costs instructions.
 
+use super::identify::identify;
 use super::{NAME, Program, Report, Run, Task, Worked};
 use anyhow::{Context, Result, bail, ensure};
 use nix::mount::{MsFlags, mount};
@@ -33,7 +34,7 @@ impl Work for Programs {
     type Report = Report;
 
     fn run(&self, task: &Task, place: &Place<'_>, port: &Port) -> Result<Report> {
-        let programs = job(&task.root, &task.programs, place.device, port)?;
+        let programs = job(task, place.device, port)?;
         Ok(Report { programs })
     }
 }
@@ -68,7 +69,8 @@ const PLACES: [(&str, &str); 5] = [
 const NOW: i64 = 1_767_225_600;
 
 /// Runs them all.
-fn job(root: &str, programs: &[Program], device: Option<&str>, port: &Port) -> Result<Vec<Worked>> {
+fn job(task: &Task, device: Option<&str>, port: &Port) -> Result<Vec<Worked>> {
+    let root = &task.root;
     let device = device.context("the program job needs a disk; the job names none")?;
     let counter = ReadCounter::BlockDevice(device.to_string());
     furnish(root)?;
@@ -76,12 +78,13 @@ fn job(root: &str, programs: &[Program], device: Option<&str>, port: &Port) -> R
     // Processes that a program leaves behind become children of this one.
     prctl::set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
     let mut reports = Vec::new();
-    for (program, number) in programs.iter().zip(0u8..) {
+    for (program, number) in task.programs.iter().zip(0u8..) {
         let runner = Runner {
             root,
             program,
             counter: &counter,
             port,
+            record: task.record,
         };
         reports.push(runner.run(number).with_context(|| program.name.clone())?);
     }
@@ -128,6 +131,7 @@ struct Runner<'a> {
     program: &'a Program,
     counter: &'a ReadCounter,
     port: &'a Port,
+    record: bool,
 }
 
 impl Runner<'_> {
@@ -155,6 +159,10 @@ impl Runner<'_> {
                 }
             }
         }
+        if worked.complaint.is_empty() && self.record {
+            self.tell("identifying the pages of")?;
+            worked.executables = identify(self.root, u64::from(number) * MAPPINGS)?;
+        }
         if worked.complaint.is_empty() {
             self.look(u64::from(number) * MAPPINGS, &mut worked)?;
         }
@@ -168,12 +176,20 @@ impl Runner<'_> {
 
     /// A run that is counted, and why it failed.
     fn phase(&self, id: u8, name: &str) -> Result<(Run, String)> {
+        // No file's page comes or goes in the warm run, and none waits for the disk.
+        let record = self.record && name == "warm";
         let name = format!("{}.{name}", self.program.name);
         self.port.send(&Message::Phase { id, name })?;
         let (before, cached) = (self.read_bytes()?, page_cache()?);
+        if record {
+            marker::begin_record();
+        }
         marker::enter(id);
         let result = self.commands(&self.program.commands);
         marker::leave();
+        if record {
+            marker::end_record();
+        }
         let (mut run, complaint) = result?;
         run.read_bytes = self.read_bytes()? - before;
         run.page_cache = page_cache()?.saturating_sub(cached);

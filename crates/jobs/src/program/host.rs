@@ -2,15 +2,18 @@
 //! What is asked, counted and shown.
 
 use super::known::{self, Chosen};
+use super::record::trace;
 use super::{NAME, Report, Task, Worked};
 use crate::kit::text::no_large_folios;
 use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::PathBuf;
 use wideleaf_guest::kit::trace::Mapped;
 use wideleaf_kbuild::Arch;
+use wideleaf_kit::replace::replace;
 use wideleaf_kit::size::short;
 use wideleaf_lab::job::{Facts, Job, Measured, Part, Run};
 use wideleaf_lab::options::{Fs, ReadAhead, Scarce};
@@ -18,6 +21,7 @@ use wideleaf_lab::plan::{Asked, Disk, MOUNT_POINT, Plan};
 use wideleaf_lab::results::BootResult;
 use wideleaf_lab::results::figures::{Figure, Figures, counted, figure};
 use wideleaf_lab::results::row::{self, Row, shown};
+use wideleaf_policy::trace::SUFFIX;
 use wideleaf_tlb::report::Coverage;
 
 /// Text below this is of no file that a wide leaf could map.
@@ -46,6 +50,12 @@ pub struct Options {
     /// disk
     #[arg(long)]
     pub align: bool,
+    /// Write into this folder, a file for each program, which pages of text it
+    /// touches first and in which order: 'wideleaf policy simulate --trace' runs
+    /// them
+    #[arg(long, value_name = "FOLDER")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<PathBuf>,
     /// The disk.
     #[command(flatten)]
     #[serde(flatten)]
@@ -133,6 +143,7 @@ impl Job for Programs {
         let task = Task {
             root: MOUNT_POINT.into(),
             programs: all().map(|known| known.program.clone()).collect(),
+            record: own.trace.is_some(),
         };
         let disk = Disk {
             aligned: own.align,
@@ -196,6 +207,26 @@ impl Job for Programs {
             )
         };
         unseen.map(warning).collect()
+    }
+
+    fn keep(
+        &self,
+        measured: &Measured<'_, Self>,
+        packages: &dyn Fn() -> Result<Vec<String>>,
+    ) -> Result<()> {
+        let (Some(folder), Some(run)) = (&measured.own.trace, measured.runs.first()) else {
+            return Ok(());
+        };
+        let packages = packages()?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("--trace: cannot create {}", folder.display()))?;
+        for worked in &run.report.programs {
+            let trace = trace(worked, &run.touched, measured.arch, &packages)?;
+            let path = folder.join(file_of(&worked.name, measured.arch));
+            replace(&path, trace.text())
+                .with_context(|| format!("--trace: cannot write {}", path.display()))?;
+        }
+        Ok(())
     }
 
     fn agree(&self, measured: &Measured<'_, Self>) -> Result<()> {
@@ -294,9 +325,23 @@ impl Job for Programs {
              divides address - offset"
                 .into(),
         ];
+        if let Some(folder) = &own.trace {
+            let names = own.programs.iter().map(|name| file_of(name, measured.arch));
+            let names: Vec<_> = names.collect();
+            notes.push(format!(
+                "  traces: {} in {}",
+                names.join(", "),
+                folder.display()
+            ));
+        }
         notes.extend(no_large_folios(own.fs.fs, measured.base));
         notes
     }
+}
+
+/// The name of a program's trace.
+fn file_of(program: &str, arch: Arch) -> String {
+    format!("{program}.{arch}{SUFFIX}")
 }
 
 /// What maps a file's text.

@@ -7,12 +7,17 @@ pub mod description;
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
+#[cfg(feature = "guest")]
+mod identify;
 #[cfg(feature = "host")]
 pub mod known;
+#[cfg(feature = "host")]
+mod record;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wideleaf_guest::kit::trace::Mapped;
+use wideleaf_policy::trace::Text;
 
 /// Its name.
 pub const NAME: &str = "program";
@@ -58,6 +63,22 @@ pub struct Worked {
     /// Bytes of page tables of the process of the third run that had most, when it ended.
     #[serde(default)]
     pub page_tables: u64,
+    /// Files that pages executed from in the warm run may be of; empty unless asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub executables: Vec<Executable>,
+}
+
+/// A program or library of the disk of which pages are in the page cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Executable {
+    /// By which the plugin's record of its pages is known.
+    pub id: u64,
+    /// Its path as the program sees it.
+    pub path: String,
+    /// Its bytes.
+    pub size: u64,
+    /// Its executable segments.
+    pub text: Vec<Text>,
 }
 
 /// One run of all of a program's commands.
@@ -86,6 +107,9 @@ pub struct Task {
     pub root: String,
     /// One after the other, each from an empty page cache.
     pub programs: Vec<Program>,
+    /// Whether it is to be recorded from which pages they execute.
+    #[serde(default)]
+    pub record: bool,
 }
 
 /// What it found.

@@ -29,7 +29,7 @@ use wideleaf_kbuild::Arch;
 use wideleaf_kit::events::{Event, Observer};
 
 /// What is wanted of Debian; apt adds what these depend on.
-const PACKAGES: &[&str] = &[
+pub(super) const PACKAGES: &[&str] = &[
     "libssl-dev",
     "musl",
     "openssl",

@@ -9,12 +9,12 @@ use wideleaf_policy::Table;
 /// The machine whose leaves are meant.
 #[derive(clap::Args)]
 pub struct LeafTableArgs {
-    /// arm64 or x86_64
-    #[arg(long, default_value = host_arch())]
-    pub arch: String,
-    /// Base page size: 4K, 16K or 64K
-    #[arg(long, value_parser = bytes, default_value = "4K", value_name = "SIZE")]
-    pub page_size: u64,
+    /// arm64 or x86_64 [default: as this machine; with --trace both]
+    #[arg(long)]
+    arch: Option<String>,
+    /// Base page size: 4K, 16K or 64K [default: 4K; with --trace all]
+    #[arg(long, value_parser = bytes, value_name = "SIZE")]
+    page_size: Option<u64>,
 }
 
 fn host_arch() -> &'static str {
@@ -32,26 +32,43 @@ impl LeafTableArgs {
     ///
     /// Wrong usage if there is no such machine.
     pub fn table(&self) -> Result<Table> {
-        if !self.page_size.is_power_of_two() {
-            misuse!(
-                "--page-size {} is not a power of two",
-                short(self.page_size)
-            );
+        let arch = self.arch.as_deref().unwrap_or(host_arch());
+        let page_size = self.page_size.unwrap_or(4 << 10);
+        if !page_size.is_power_of_two() {
+            misuse!("--page-size {} is not a power of two", short(page_size));
         }
-        let shift = self.page_size.trailing_zeros() as u8;
-        Table::find(&self.arch, shift).ok_or_else(|| {
+        let shift = page_size.trailing_zeros() as u8;
+        Table::find(arch, shift).ok_or_else(|| {
             let known: Vec<String> = Table::all()
                 .iter()
                 .map(|table| format!("{} {}", table.arch(), short(1 << table.page_shift())))
                 .collect();
             let text = format!(
-                "--arch {} --page-size {}: no such machine; there is {}",
-                self.arch,
-                short(self.page_size),
+                "--arch {arch} --page-size {}: no such machine; there is {}",
+                short(page_size),
                 known.join(", ")
             );
             Usage(text).into()
         })
+    }
+
+    /// All machines that what was asked leaves.
+    ///
+    /// # Errors
+    ///
+    /// Wrong usage if there is none.
+    pub fn tables(&self) -> Result<Vec<Table>> {
+        let wanted = |table: &Table| {
+            let arch = self.arch.as_deref().is_none_or(|arch| arch == table.arch());
+            arch && self
+                .page_size
+                .is_none_or(|size| size == 1 << table.page_shift())
+        };
+        let tables: Vec<_> = Table::all().into_iter().filter(wanted).collect();
+        match tables.is_empty() {
+            true => self.table().map(|table| vec![table]),
+            false => Ok(tables),
+        }
     }
 }
 

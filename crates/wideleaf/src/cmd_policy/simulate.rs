@@ -2,14 +2,17 @@
 //! `wideleaf policy simulate`: what streams of touches cost under each rule.
 
 use super::leaf_table::{LeafTableArgs, bytes};
+use super::replay::Runs;
 use crate::stdout::{write_json, write_out};
 use crate::usage::misuse;
 use anyhow::Result;
 use serde_json::json;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use wideleaf_kit::size::short;
 use wideleaf_kit::table::{Table, left, right};
 use wideleaf_policy::sim::{Outcome, Pattern, Text, Variant, run as simulate, touches};
+use wideleaf_policy::strategy::Strategy;
 
 /// Arguments of `wideleaf policy simulate`.
 #[derive(clap::Args)]
@@ -21,17 +24,41 @@ Patterns:
   clusters:256K:50    pieces of 256K at random places, each swept, 50 per mille
   stride:20K          4K of every 20K, first to last
 
+Rules for traces: a way of reading, and what is done besides:
+  6.12, 7.3           as these kernels do
+  reads               a block of 2M as a whole, if the mapping holds it
+  evidence, policy    as the series does, without and with its collapse
+  density:40:2        as a whole, if 40 % of at least 2 blocks that narrow reads
+                      visited in the file is resident; else as 7.3
+  +collapse:50        a block is copied into one folio once half of it is resident
+  +idle:50            the same after the last touch, the fullest blocks first
+  +credit:25          no more is read in vain than 2M for each file, and 25 % of what
+                      narrow reads bring
+  khugepaged          7.3+idle:0: a block of which one page is resident
+
 Examples:
   wideleaf policy simulate --arch arm64 --page-size 64K
   wideleaf policy simulate --size 512M --window 8M sweep
   wideleaf policy simulate --arch arm64 --page-size 16K pages:10 pages:50 pages:200
-  wideleaf policy simulate random:1000 --json")]
+  wideleaf policy simulate random:1000 --json
+  wideleaf policy simulate --trace crates/policy/traces/gcc.x86_64.trace
+  wideleaf policy simulate --trace *.trace --curve --arch x86_64
+  wideleaf policy simulate --trace gcc.x86_64.trace --rule density:40+collapse:50")]
 pub struct Args {
     #[command(flatten)]
     machine: LeafTableArgs,
     /// Ways to touch the text [default: a curve from sparse to dense]
     #[arg(value_parser = pattern)]
     pattern: Vec<Named>,
+    /// Run recorded programs instead, under each rule, on each machine
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["pattern", "size", "seed"])]
+    trace: Vec<PathBuf>,
+    /// A rule for traces, see below; may be repeated [default: a choice of them]
+    #[arg(long, value_name = "RULE", requires = "trace", value_parser = rule, help_heading = "Traces")]
+    rule: Vec<Strategy>,
+    /// Run a grid of rules too, and show the sums over all traces by bytes read
+    #[arg(long, requires = "trace", help_heading = "Traces")]
+    curve: bool,
     /// Bytes of text
     #[arg(long, value_parser = bytes, value_name = "SIZE", default_value = "128M")]
     size: u64,
@@ -54,6 +81,10 @@ pub struct Args {
 struct Named {
     name: String,
     pattern: Pattern,
+}
+
+fn rule(text: &str) -> Result<Strategy, String> {
+    text.parse()
 }
 
 const CURVE: [&str; 12] = [
@@ -80,6 +111,22 @@ fn pattern(text: &str) -> Result<Named, String> {
 
 /// Runs `wideleaf policy simulate`.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if !args.trace.is_empty() {
+        let tables = args.machine.tables()?;
+        tables
+            .iter()
+            .try_for_each(|table| args.check_window(*table))?;
+        let runs = Runs {
+            traces: &args.trace,
+            rules: &args.rule,
+            curve: args.curve,
+            tables,
+            window: args.window,
+            spare: args.spare,
+            json: args.json,
+        };
+        return runs.run().map(|()| ExitCode::SUCCESS);
+    }
     let table = args.machine.table()?;
     if args.size == 0 || !args.size.is_multiple_of(2 << 20) || args.size > 16 << 30 {
         misuse!(
@@ -87,12 +134,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             short(args.size)
         );
     }
-    if args.window >> table.page_shift() == 0 {
-        misuse!(
-            "--window {}: less than a page, so nothing would be read",
-            short(args.window)
-        );
-    }
+    args.check_window(table)?;
     let curve: Vec<Named> = CURVE.iter().filter_map(|text| pattern(text).ok()).collect();
     let patterns = if args.pattern.is_empty() {
         &curve
@@ -133,6 +175,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         write_out(&rows.render(true))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn check_window(&self, table: wideleaf_policy::Table) -> Result<()> {
+        if self.window >> table.page_shift() == 0 {
+            misuse!(
+                "--window {}: less than a page, so nothing would be read",
+                short(self.window)
+            );
+        }
+        Ok(())
+    }
 }
 
 fn row(name: &str, variant: Variant, outcome: &Outcome, all: &[Outcome; 5]) -> [String; 11] {
