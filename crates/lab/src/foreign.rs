@@ -173,6 +173,7 @@ impl Foreign {
             cpu_model: self.cpu_model,
             memory: self.memory,
             pluggable: None,
+            acpi: false,
             ram: &ram,
             answers: &answers,
             console: &console,
