@@ -211,3 +211,16 @@ fn files_have_page_caches_of_their_own() {
     let outcome = replay(&trace, "7.3".parse().unwrap(), &on);
     assert_eq!(short(outcome), (256 * K, 2, 0, 0));
 }
+
+#[test]
+fn every_trace_of_the_repository_is_read_and_is_small() {
+    for entry in std::fs::read_dir("traces").into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let trace = Trace::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let name = format!("{}.{}.trace", trace.program, trace.arch);
+        assert_eq!(path.file_name().unwrap().to_str(), Some(name.as_str()));
+        let written = trace.text();
+        assert!(written.len() < 100 << 10, "{name}: {} bytes", written.len());
+        assert_eq!(written, std::fs::read_to_string(&path).unwrap());
+    }
+}
