@@ -17,7 +17,7 @@ use wideleaf_kit::{named, tool};
 /// The cache's kind of entry that holds a package of configurations.
 const KIND: &str = "configurations";
 
-/// What such a package takes, in bytes, with room to spare.
+/// The disk space of such a package, in bytes, with room to spare.
 const PACKAGE_BYTES: u64 = 20 << 20;
 
 named!(
@@ -51,7 +51,7 @@ impl Flavour {
 pub enum Distribution {
     /// Debian's, of the version that the source has.
     Debian(Flavour),
-    /// Somebody's own file.
+    /// A file of one's own.
     File {
         /// Where it was read.
         path: PathBuf,

@@ -47,7 +47,7 @@ const PLATFORM: [&str; 28] = [
     "xen",
 ];
 
-/// What another compiler or linker than the distribution's has or lacks, by the beginning of names.
+/// Options that depend on the compiler and linker, by the beginning of their names.
 const OF_COMPILERS: [&str; 5] = [
     "CONFIG_CC_",
     "CONFIG_AS_",
@@ -151,7 +151,7 @@ impl<'a> Narrow<'a> {
         })
     }
 
-    /// What is not as the distribution has it in `ours`, by name.
+    /// Options that are not as the distribution has them in `ours`, by name.
     pub(crate) fn differences(&self, ours: &str) -> Vec<Difference> {
         let ours = options(ours);
         let mut names: Vec<_> = self.theirs.keys().chain(ours.keys()).copied().collect();
@@ -218,7 +218,7 @@ pub(crate) fn list(differences: &[Difference]) -> String {
     line(true).chain(line(false)).collect()
 }
 
-/// What a list of differences says, in a few lines for people.
+/// A list of differences in a few lines, for people.
 pub(crate) fn summary(list: &str) -> Vec<String> {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     let (mut built_in, mut others) = (Vec::new(), Vec::new());

@@ -133,7 +133,7 @@ mod tests {
         pages
     }
 
-    /// What the window alone would read, as pristine kernels do.
+    /// Pages that the window alone would read, as pristine kernels do.
     fn by_window(pages: &[usize]) -> usize {
         let mut cached = vec![false; BLOCK * BLOCKS];
         for &page in pages {

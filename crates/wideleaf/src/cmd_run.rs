@@ -116,7 +116,7 @@ fn dear(wide: &Wide) -> bool {
 /// Wide text has saved real programs up to a tenth of their CPU time: docs/tool.md, "try".
 const GAIN: u32 = 10;
 
-/// What copies cost, against what they can gain.
+/// The cost of copies, against what they can gain.
 fn cost(wide: &Wide) -> String {
     format!(
         "copies took {} ms of CPU time, as they do at each start: a run that takes less than about \
