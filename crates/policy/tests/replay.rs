@@ -200,7 +200,7 @@ fn files_have_page_caches_of_their_own() {
     };
     trace.touches = [0, 1, 0, 1]
         .iter()
-        .zip([0, 0, 9, 9])
+        .zip([0, 100, 9, 109])
         .map(|(&file, page)| Touch { file, page })
         .collect();
     let on = Conditions {
