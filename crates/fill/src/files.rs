@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Which files are meant: those that programs load, and those that processes map.
 
-use crate::{Error, Text};
-use std::collections::HashSet;
+use crate::Error;
 use std::path::{Path, PathBuf};
 use wideleaf_procmap::Vma;
-use wideleaf_stage::{Copies, libraries};
+use wideleaf_stage::libraries;
 
 /// A file that is meant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,34 +64,6 @@ pub fn of_processes<'a>(
     (files, deleted)
 }
 
-/// The files that were read, each once, and why others were not.
-#[derive(Default)]
-pub struct Texts {
-    /// Those that were read.
-    pub texts: Vec<Text>,
-    /// Those that were not.
-    pub refused: Vec<(PathBuf, Error)>,
-    seen: HashSet<(u64, u64)>,
-}
-
-impl Texts {
-    /// Reads files that are ELF; `page` and `pmd` in bytes.
-    pub fn read(&mut self, files: impl IntoIterator<Item = Chosen>, page: u64, pmd: u64) {
-        let copies = Copies::look();
-        for Chosen { name, path } in files {
-            let text = match copies.cover(&name) {
-                true => Err(Error::Staged),
-                false => Text::read(&name, &path, page, pmd),
-            };
-            match text {
-                Ok(text) if self.seen.insert(text.identity) => self.texts.push(text),
-                Ok(_) => {}
-                Err(why) => self.refused.push((name, why)),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,17 +89,5 @@ mod tests {
             "no such process: by its name"
         );
         assert_eq!(deleted, [Path::new("/usr/lib/old.so")]);
-    }
-
-    #[test]
-    fn two_names_of_one_file_are_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let link = folder.path().join("link");
-        let exe = std::env::current_exe().unwrap();
-        std::os::unix::fs::symlink(&exe, &link).unwrap();
-        let mut texts = Texts::default();
-        let files = [exe.as_path(), &link, folder.path()];
-        texts.read(files.map(Chosen::named), 4096, M2);
-        assert_eq!((texts.texts.len(), texts.refused.len()), (1, 1));
     }
 }

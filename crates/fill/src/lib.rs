@@ -12,6 +12,7 @@
 //! | `text` | a file, and which blocks of its text a leaf could map |
 //! | `files` | which files processes map, and programs load |
 //! | `image` | which files are in a container image |
+//! | `texts` | the files that were meant, read |
 //! | `cache` | what the page cache holds of a block, and the calls that change it |
 //! | `block` | one block: what it is, how it becomes one folio |
 //! | `narrow` | the way back, for comparisons |
@@ -28,12 +29,14 @@ mod image;
 mod limits;
 mod narrow;
 mod text;
+mod texts;
 
 pub use act::{Filled, Left, Plan, act, look};
 pub use block::{Found, Geometry};
 pub use error::{Error, Why};
-pub use files::{Chosen, Texts, of_processes, of_program};
-pub use image::{ImageError, layers, of_image};
+pub use files::{Chosen, of_processes, of_program};
+pub use image::ImageError;
 pub use limits::{Budget, Limits};
 pub use narrow::{forget, narrow};
 pub use text::Text;
+pub use texts::Texts;

@@ -5,6 +5,7 @@ use crate::author::Author;
 use crate::dir::SeriesDir;
 use crate::series::Series;
 use crate::source::Source;
+use crate::stack::Stack;
 use crate::worktree::WorkTree;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -83,11 +84,11 @@ pub fn keep_pass(files: &SeriesDir, source: &Source, cache: &Cache) -> Result<()
     cache.get_or_build(KIND, &key, || (), |_| Ok(())).map(drop)
 }
 
-/// Exports `series` for `tree` and checks it.
-pub fn check(tree: &WorkTree, series: &Series) -> Result<Report> {
+/// Exports `series`, which stands on `ground`, for `tree` and checks it.
+pub fn check(tree: &WorkTree, series: &Series, ground: &Stack) -> Result<Report> {
     let dir = tempfile::tempdir().context("cannot create a scratch folder")?;
     let export = dir.path().join("export");
-    let original = tree.originals(&series.touched()?)?;
+    let original = tree.under(series, ground)?;
     let files = series.export(
         &tree.source().to_string(),
         &original,

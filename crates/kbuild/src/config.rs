@@ -58,8 +58,9 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         names.push(extra);
     }
     // What a series adds that is off by default is tests, for KUnit.
-    if !spec.variant.is_part() && spec.commit.is_none() && names.contains(&"kunit") {
-        names.extend(spec.variant.series().iter().map(|&name| symbols(name)));
+    if spec.variant.part_of().is_none() && spec.commit.is_none() && names.contains(&"kunit") {
+        let series = spec.variant.series().iter();
+        names.extend(series.filter_map(|&name| symbols(name)));
     }
     let mut fragments = Vec::new();
     for name in names {
@@ -81,11 +82,12 @@ pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
 }
 
 /// The fragment with the symbols that a whole series adds and that are off by default.
-fn symbols(series: SeriesName) -> &'static str {
+fn symbols(series: SeriesName) -> Option<&'static str> {
     match series {
-        SeriesName::Text => "patched",
-        SeriesName::Lean => "lean",
-        SeriesName::LinearMap => "linear-map",
+        SeriesName::Fixes => None,
+        SeriesName::Text => Some("patched"),
+        SeriesName::Lean => Some("lean"),
+        SeriesName::LinearMap => Some("linear-map"),
     }
 }
 

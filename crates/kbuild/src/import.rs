@@ -137,7 +137,7 @@ pub fn import(import: &Import, files: &KernelDir) -> Result<Imported> {
 fn require_parts(import: &Import) -> Result<()> {
     let series = import.series;
     for (variant, _) in &import.marks {
-        if !variant.is_part() || variant.series() != [series] {
+        if variant.part_of() != Some(series) {
             bail!("--mark {variant}: no part of the series {series}");
         }
     }

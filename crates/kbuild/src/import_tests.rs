@@ -232,17 +232,17 @@ fn marks_stay_with_their_steps() {
     let tree = Tree::new();
     tree.grow();
     tree.lab.write_series(
-        "# SPDX\n# Steps\n\n0001-hook.patch + mm/leaf.c\n# variant fixes: the steps up to here\n",
+        "# SPDX\n# Steps\n\n0001-hook.patch + mm/leaf.c\n# variant aligned: the steps up to here\n",
     );
     let text = tree.refusal(|_| ());
     for part in [
-        "'# variant fixes: the steps up to here' is gone",
+        "'# variant aligned: the steps up to here' is gone",
         "mm: ask for a wide order",
-        "--mark fixes=COMMIT",
+        "--mark aligned=COMMIT",
     ] {
         assert!(text.contains(part), "no '{part}' in: {text}");
     }
-    let at = |name: &str| vec![(Variant::Fixes, name.to_string())];
+    let at = |name: &str| vec![(Variant::Aligned, name.to_string())];
     let text = tree.refusal(|asked| asked.marks = at("base"));
     assert!(
         text.contains("'base': not a commit of 'base..HEAD'"),
@@ -260,7 +260,7 @@ fn marks_stay_with_their_steps() {
     let lines: Vec<_> = marked.lines().collect();
     assert_eq!(lines[..3], ["# SPDX", "# Steps", ""]);
     assert_eq!(
-        lines[5], "# variant fixes: the steps up to here",
+        lines[5], "# variant aligned: the steps up to here",
         "{marked}"
     );
     // A step more at the front.
@@ -273,7 +273,7 @@ fn marks_stay_with_their_steps() {
     let lines: Vec<_> = series.lines().collect();
     assert!(lines[5].starts_with("0003-mm-two"), "{series}");
     assert_eq!(
-        lines[6], "# variant fixes: the steps up to here",
+        lines[6], "# variant aligned: the steps up to here",
         "{series}"
     );
     // Given anew, a mark moves.
@@ -283,7 +283,7 @@ fn marks_stay_with_their_steps() {
     assert_eq!(marks.count(), 1, "{series}");
     assert_eq!(
         series.lines().nth(4),
-        Some("# variant fixes: the steps up to here")
+        Some("# variant aligned: the steps up to here")
     );
 }
 

@@ -408,7 +408,7 @@ mod tests {
         let files = KernelDir::at(Path::new("../../kernel")).unwrap();
         for &name in SeriesName::ALL {
             let folder = files.series(name);
-            let of_series = |part: &&Variant| part.is_part() && part.series() == [name];
+            let of_series = |part: &&Variant| part.part_of() == Some(name);
             for &base in Base::ALL {
                 let whole = Series::load(base, &folder).unwrap().steps().len();
                 let mut before = 0;

@@ -36,7 +36,7 @@ const NARROW: &str = "\
 
 const STEPS: &str = "\
 0001-hook.patch + mm/leaf.c
-# variant fixes: the steps up to here
+# variant aligned: the steps up to here
 0002-wider.patch
 # variant reads: the steps up to here
 0003-narrow.patch
@@ -83,12 +83,12 @@ fn refusal(lab: &Lab) -> String {
 fn a_file_begins_small_and_ends_as_the_overlay_has_it() {
     let lab = growing();
     assert_eq!(leaf(&lab, &lab.series()).unwrap(), LAST);
-    assert_eq!(leaf(&lab, &part(&lab, Variant::Fixes)).unwrap(), FIRST);
+    assert_eq!(leaf(&lab, &part(&lab, Variant::Aligned)).unwrap(), FIRST);
     assert_eq!(leaf(&lab, &part(&lab, Variant::Reads)).unwrap(), SECOND);
     let mut tree = lab.tree();
     let file = tree.src().join("mm/leaf.c");
     for (series, content) in [
-        (part(&lab, Variant::Fixes), FIRST),
+        (part(&lab, Variant::Aligned), FIRST),
         (lab.series(), LAST),
         (part(&lab, Variant::Reads), SECOND),
     ] {
@@ -138,9 +138,9 @@ fn a_planted_fault_changes_what_the_part_has_and_not_what_it_begins_with() {
 fn the_hash_of_a_part_is_of_its_own_steps() {
     let lab = growing();
     let hash = |variant| super::hash(&[part(&lab, variant)], is_built).unwrap();
-    let (fixes, reads) = (hash(Variant::Fixes), hash(Variant::Reads));
+    let (aligned, reads) = (hash(Variant::Aligned), hash(Variant::Reads));
     let whole = super::hash(&[lab.series()], is_built).unwrap();
-    assert_ne!(fixes, reads);
+    assert_ne!(aligned, reads);
     assert_ne!(reads, whole);
     // What the last step does differs, and the overlay with it.
     lab.overlay("mm/leaf.c", &LAST.replace("return 0", "return 1"));
@@ -148,7 +148,7 @@ fn the_hash_of_a_part_is_of_its_own_steps() {
         "0003-narrow.patch",
         &mail("narrow", &NARROW.replace("return 0", "return 1")),
     );
-    assert_eq!(hash(Variant::Fixes), fixes);
+    assert_eq!(hash(Variant::Aligned), aligned);
     assert_eq!(hash(Variant::Reads), reads);
     assert_ne!(super::hash(&[lab.series()], is_built).unwrap(), whole);
     // What no step changes is so from the beginning on.
@@ -158,7 +158,7 @@ fn the_hash_of_a_part_is_of_its_own_steps() {
             .replace("return 0", "return 1")
             .replace("Leaves", "Wide leaves"),
     );
-    assert_ne!(hash(Variant::Fixes), fixes);
+    assert_ne!(hash(Variant::Aligned), aligned);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn an_edit_beside_the_hunks_moves_them() {
     let head = "/* SPDX */\n/* Wide */\n";
     lab.overlay("mm/leaf.c", &format!("{head}{LAST}"));
     let all = |text: &str| format!("{head}{text}");
-    assert_eq!(leaf(&lab, &part(&lab, Variant::Fixes)).unwrap(), all(FIRST));
+    assert_eq!(leaf(&lab, &part(&lab, Variant::Aligned)).unwrap(), all(FIRST));
     assert_eq!(leaf(&lab, &lab.series()).unwrap(), all(LAST));
 }
 
@@ -181,7 +181,7 @@ fn an_edit_within_a_hunk_names_patch_and_file() {
         format!("{:#}", super::hash(&[series], is_built).unwrap_err()),
         format!(
             "{:#}",
-            super::hash(&[part(&lab, Variant::Fixes)], is_built).unwrap_err()
+            super::hash(&[part(&lab, Variant::Aligned)], is_built).unwrap_err()
         ),
     ] {
         for part in [

@@ -4,7 +4,7 @@
 use crate::scratch::Contents;
 use crate::series::{self, Series};
 use crate::step::is_built;
-use crate::{Base, KernelDir, Variant};
+use crate::{Base, KernelDir, SeriesName, Variant};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
 
@@ -24,18 +24,21 @@ impl Stack {
         plant: Option<&str>,
         files: &KernelDir,
     ) -> Result<Self> {
+        let all = variant.series();
         let mut stack = Vec::new();
-        for &name in variant.series() {
+        for &name in all {
             let folder = files.series(name);
             let series = Series::load(base, &folder)?;
-            if series.steps().is_empty() {
+            // A base may have nothing to mend.
+            let is_ground = all.iter().any(|other| other.ground() == Some(name));
+            if series.steps().is_empty() && !is_ground {
                 bail!(
                     "there is no {variant} kernel of Linux {base}: the series {name} has no steps \
                      for it ({})",
                     folder.of(base).join("series").display()
                 );
             }
-            stack.push(match variant.is_part() {
+            stack.push(match variant.part_of() == Some(name) {
                 true => Series::load_part(base, &folder, variant)?,
                 false => series,
             });
@@ -44,6 +47,17 @@ impl Stack {
             stack.push(Series::fault(base, files, name)?);
         }
         Ok(Self(stack))
+    }
+
+    /// What must be applied before the series `name`.
+    ///
+    /// # Errors
+    ///
+    /// If a series cannot be read.
+    pub fn ground(base: Base, name: SeriesName, files: &KernelDir) -> Result<Self> {
+        let ground = name.ground().into_iter();
+        let ground = ground.map(|name| Series::load(base, &files.series(name)));
+        Ok(Self(ground.collect::<Result<_>>()?))
     }
 
     /// Every path in the tree that is added, changed or removed.
@@ -55,13 +69,12 @@ impl Stack {
         Ok(touched)
     }
 
-    /// The touched files in the end; as [`Series::apply`].
+    /// The touched files in the end; as [`Series::apply`]. Other files of `original` stay as they
+    /// are.
     pub(crate) fn apply(&self, source: &str, original: &Contents) -> Result<Contents> {
         let mut files = original.clone();
         for series in &self.0 {
-            let touched = series.touched()?;
-            let before = files.clone().into_iter();
-            let before = before.filter(|(path, _)| touched.contains(path)).collect();
+            let before = only(&series.touched()?, files.clone());
             files.extend(series.apply(source, &before)?);
         }
         Ok(files)
@@ -82,6 +95,12 @@ impl Stack {
     }
 }
 
+/// Those files that are at `paths`.
+pub(crate) fn only(paths: &BTreeSet<String>, files: Contents) -> Contents {
+    let files = files.into_iter();
+    files.filter(|(path, _)| paths.contains(path)).collect()
+}
+
 impl From<Series> for Stack {
     fn from(series: Series) -> Self {
         Self(vec![series])
@@ -91,7 +110,6 @@ impl From<Series> for Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SeriesName;
     use crate::testing::{Lab, hook};
     use std::fs;
 

@@ -92,7 +92,7 @@ impl Lab {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().join("cache")).unwrap();
         let kernel = dir.path().join("a checkout/kernel");
-        for sub in ["config", "text/overlay/mm", "text/7.3"] {
+        for sub in ["config", "fixes/7.3", "text/overlay/mm", "text/7.3"] {
             fs::create_dir_all(kernel.join(sub)).unwrap();
         }
         for name in [
@@ -106,6 +106,7 @@ impl Lab {
         ] {
             fs::write(kernel.join(format!("config/{name}.config")), "").unwrap();
         }
+        fs::write(kernel.join("fixes/7.3/series"), "# nothing to mend\n").unwrap();
         fs::write(kernel.join("text/7.3/0001-hook.patch"), HOOK).unwrap();
         fs::write(
             kernel.join("text/cover-letter.txt"),

@@ -4,8 +4,11 @@
 use wideleaf_kit::named;
 
 named!(
-    /// A patch series: the folder `kernel/<series>`. Each applies and builds without the others.
+    /// A patch series: the folder `kernel/<series>`. Each applies and builds without the others, but
+    /// for the one that it stands on.
     SeriesName, "series", {
+        /// Bugs of the base are mended.
+        Fixes = "fixes",
         /// Executable text is mapped by wide leaves.
         Text = "text",
         /// The same with less code, for real programs.
@@ -16,13 +19,13 @@ named!(
 );
 
 named!(
-    /// Without any series, with all of one, with its steps up to the line in
-    /// `kernel/<series>/<base>/series` that names the variant, or with all of both. Of one series,
-    /// each holds the ones before.
+    /// Without any series, with all of some, or with the last one's steps up to the line in
+    /// `kernel/<series>/<base>/series` that names the variant. Of one series, each holds the ones
+    /// before.
     Variant, "variant", {
         /// The base as Debian ships it.
         Pristine = "pristine",
-        /// Bugs of the base are mended.
+        /// The whole series of fixes, and nothing else.
         Fixes = "fixes",
         /// Mappings and programs are placed where wide leaves fit.
         Aligned = "aligned",
@@ -43,28 +46,41 @@ named!(
     }
 );
 
+impl SeriesName {
+    /// The series that must be applied before it.
+    pub fn ground(self) -> Option<Self> {
+        match self {
+            Self::Text | Self::Lean => Some(Self::Fixes),
+            Self::Fixes | Self::LinearMap => None,
+        }
+    }
+}
+
 impl Variant {
     /// The series of which it has something, in the order in which they are applied.
     pub fn series(self) -> &'static [SeriesName] {
         match self {
             Self::Pristine => &[],
-            Self::Fixes
-            | Self::Aligned
-            | Self::Reads
-            | Self::Writes
-            | Self::Evidence
-            | Self::Patched => &[SeriesName::Text],
-            Self::Lean => &[SeriesName::Lean],
+            Self::Fixes => &[SeriesName::Fixes],
+            Self::Aligned | Self::Reads | Self::Writes | Self::Evidence | Self::Patched => {
+                &[SeriesName::Fixes, SeriesName::Text]
+            }
+            Self::Lean => &[SeriesName::Fixes, SeriesName::Lean],
             Self::LinearMap => &[SeriesName::LinearMap],
-            Self::Both => &[SeriesName::Text, SeriesName::LinearMap],
+            Self::Both => &[SeriesName::Fixes, SeriesName::Text, SeriesName::LinearMap],
         }
     }
 
-    /// Whether it ends before the last step of its series, at the line that names it.
-    pub fn is_part(self) -> bool {
+    /// The series that it ends within, at the line that names it.
+    pub fn part_of(self) -> Option<SeriesName> {
         match self {
-            Self::Pristine | Self::Patched | Self::Lean | Self::LinearMap | Self::Both => false,
-            Self::Fixes | Self::Aligned | Self::Reads | Self::Writes | Self::Evidence => true,
+            Self::Pristine
+            | Self::Fixes
+            | Self::Patched
+            | Self::Lean
+            | Self::LinearMap
+            | Self::Both => None,
+            Self::Aligned | Self::Reads | Self::Writes | Self::Evidence => Some(SeriesName::Text),
         }
     }
 }

@@ -13,8 +13,9 @@
 
 use crate::place::{Place, TREE_BYTES};
 use crate::scratch::Contents;
+use crate::series::Series;
 use crate::source::{JOURNAL, Source};
-use crate::stack::Stack;
+use crate::stack::{self, Stack};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -97,6 +98,18 @@ impl WorkTree {
             .iter()
             .map(|path| Ok((path.clone(), self.original(path)?)))
             .collect()
+    }
+
+    /// What `series` finds in the files that it touches, once `ground` is applied to pristine ones.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, or `ground` does not apply.
+    pub fn under(&self, series: &Series, ground: &Stack) -> Result<Contents> {
+        let touched = series.touched()?;
+        let paths = ground.touched()?.union(&touched).cloned().collect();
+        let files = ground.apply(&self.source.to_string(), &self.originals(&paths)?)?;
+        Ok(stack::only(&touched, files))
     }
 
     /// Copies parts of the tree, as they are pristine, below the folder `into`.

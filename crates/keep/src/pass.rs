@@ -6,8 +6,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use wideleaf_collapse::{TextOfFiles, spare, targets, text_of_files};
 use wideleaf_fill::{
-    Budget, Filled, Geometry, Left, Limits, Plan, Texts, Why, act, layers, look, of_image,
-    of_processes, of_program,
+    Budget, Filled, Geometry, Left, Limits, Plan, Texts, Why, act, look, of_processes,
 };
 use wideleaf_kit::events::Event;
 use wideleaf_procmap::{Scope, Select};
@@ -131,23 +130,15 @@ fn left_alone(plan: &Plan, sizes: &Geometry) -> Filled {
 fn texts(config: &Config, sizes: &Geometry, notes: &mut Vec<String>) -> Texts {
     let mut texts = Texts::default();
     for program in &config.programs {
-        match of_program(program, config.libs) {
-            Ok(files) => texts.read(files, sizes.page, sizes.pmd),
-            Err(why) => texts.refused.push((program.clone(), why)),
-        }
+        texts.read_program(program, config.libs, sizes);
     }
     for service in &config.services {
         of_service(service, sizes, &mut texts, notes);
     }
     for image in &config.images {
-        let files = layers(image).and_then(|layers| of_image(&layers, sizes.pmd));
-        let named = texts.refused.len();
-        match files {
-            Ok(files) => texts.read(files, sizes.page, sizes.pmd),
-            Err(why) => notes.push(format!("image {image}: {why}")),
+        if let Err(why) = texts.read_image(image, sizes) {
+            notes.push(format!("image {image}: {why}"));
         }
-        // Most files of an image are no programs.
-        texts.refused.truncate(named);
     }
     let refused = texts.refused.iter();
     notes.extend(refused.map(|(path, why)| format!("{}: {why}", path.display())));

@@ -14,8 +14,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use wideleaf_collapse::spare;
 use wideleaf_fill::{
-    Budget, Filled, Geometry, Left, Limits, Plan, Texts, act, layers, look, of_image, of_processes,
-    of_program,
+    Budget, Filled, Geometry, Left, Limits, Plan, Texts, act, look, of_processes,
 };
 use wideleaf_kit::events::Event;
 use wideleaf_kit::size::{bytes, parse, short};
@@ -158,22 +157,14 @@ fn files(args: &Args, processes: bool, sizes: &Geometry) -> Result<(Texts, bool)
     let mut texts = Texts::default();
     let mut wrong = false;
     for program in &args.files {
-        match of_program(program, args.libs) {
-            Ok(files) => texts.read(files, sizes.page, sizes.pmd),
-            Err(why) => texts.refused.push((program.clone(), why)),
-        }
+        texts.read_program(program, args.libs, sizes);
     }
     if processes {
         wrong |= of_running(args, sizes, &mut texts)?;
     }
     if let Some(image) = &args.image {
-        let files = layers(image)
-            .and_then(|layers| of_image(&layers, sizes.pmd))
-            .with_context(|| format!("--image {image}"))?;
-        let named = texts.refused.len();
-        texts.read(files, sizes.page, sizes.pmd);
-        // Most files of an image are no programs.
-        texts.refused.truncate(named);
+        let read = texts.read_image(image, sizes);
+        read.with_context(|| format!("--image {image}"))?;
     }
     Ok((texts, wrong))
 }

@@ -17,7 +17,7 @@ use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
 use wideleaf_kbuild::{
     Arch, Author, Base, Distribution, Interrupted, Kernel, KernelDir, PageSize, SeriesName, Spec,
-    Variant, WorkTree, preflight,
+    Stack, Variant, WorkTree, preflight,
 };
 use wideleaf_kit::events::{Event, Observer};
 use wideleaf_kit::table::{Table, left};
@@ -32,7 +32,7 @@ Examples:
   wideleaf kernel build --base 7.3 --arch x86_64 --variant patched
   wideleaf kernel build --arch arm64 --config debian-cloud --variant pristine
   wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
-  wideleaf kernel export --series linear-map --base 7.3 /tmp/series
+  wideleaf kernel export --series fixes --base 7.3 /tmp/fixes
   wideleaf kernel import --base 6.12 --tree ~/linux base..HEAD
   wideleaf kernel import --base 7.3 --tree ~/linux --mark reads=HEAD~4 v7.3..HEAD
   wideleaf kernel check --base all")]
@@ -77,6 +77,8 @@ enum Action {
     },
     /// Write a series for a base as mails for `git am`, a cover letter first, from and signed off
     /// by git's user.name and user.email
+    ///
+    /// The series text and lean stand on the series fixes: `git am` takes them after it.
     Export {
         /// The series
         #[arg(long, default_value = "text", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
@@ -185,7 +187,7 @@ where
 fn mark(text: &str) -> Result<(Variant, String)> {
     let (name, commit) = text.split_once('=').context("write NAME=COMMIT")?;
     let variant: Variant = name.parse()?;
-    if !variant.is_part() {
+    if variant.part_of().is_none() {
         bail!("{variant} needs no mark: it has none of the steps of a series, or all");
     }
     Ok((variant, commit.into()))
@@ -301,8 +303,12 @@ fn export(
     screen.event(Event::Step(&format!(
         "writing the series {name} for {source}"
     )));
-    let original = tree.originals(&series.touched()?)?;
-    let written = series.export(&source.to_string(), &original, &author, dir)?;
+    let original = tree.under(&series, &Stack::ground(base, name, files)?)?;
+    let on = match name.ground() {
+        Some(ground) => format!("{source}, after the series {ground}"),
+        None => source.to_string(),
+    };
+    let written = series.export(&on, &original, &author, dir)?;
     drop(screen);
     for path in written {
         say!("{}", path.display())?;

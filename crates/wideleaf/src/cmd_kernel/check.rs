@@ -9,7 +9,7 @@ use wideleaf_cache::Cache;
 use wideleaf_debian::apt;
 use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
-use wideleaf_kbuild::{Base, KernelDir, SeriesName, WorkTree, checkpatch};
+use wideleaf_kbuild::{Base, KernelDir, SeriesName, Stack, WorkTree, checkpatch};
 use wideleaf_kit::events::{Event, Observer};
 
 /// Checks these series for these bases.
@@ -116,7 +116,8 @@ fn check(
     screen.event(Event::Step(&format!(
         "checking the series {name} for {source}"
     )));
-    let report = checkpatch::check(&tree, series)
+    let ground = Stack::ground(source.base, name, files)?;
+    let report = checkpatch::check(&tree, series, &ground)
         .with_context(|| format!("checkpatch on the series {name} for {source}"))?;
     if !report.passed() {
         return Ok(Verdict::Failed(report.patches, report.messages));
