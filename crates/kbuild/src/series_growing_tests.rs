@@ -167,7 +167,10 @@ fn an_edit_beside_the_hunks_moves_them() {
     let head = "/* SPDX */\n/* Wide */\n";
     lab.overlay("mm/leaf.c", &format!("{head}{LAST}"));
     let all = |text: &str| format!("{head}{text}");
-    assert_eq!(leaf(&lab, &part(&lab, Variant::Aligned)).unwrap(), all(FIRST));
+    assert_eq!(
+        leaf(&lab, &part(&lab, Variant::Aligned)).unwrap(),
+        all(FIRST)
+    );
     assert_eq!(leaf(&lab, &lab.series()).unwrap(), all(LAST));
 }
 

@@ -110,6 +110,7 @@ impl From<Series> for Stack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::author::Author;
     use crate::testing::{Lab, hook};
     use std::fs;
 
@@ -174,5 +175,30 @@ mod tests {
             }
         }
         filemap(&lab, Variant::Patched).unwrap();
+    }
+
+    #[test]
+    fn what_stands_on_the_fixes_finds_them_when_it_is_built_and_exported() {
+        let lab = Lab::new();
+        let fixes = lab.files.series(SeriesName::Fixes).of(Base::V7_3);
+        let fix = hook().replace("return wide()", "return 3");
+        fs::write(fixes.join("0001-fix.patch"), fix).unwrap();
+        fs::write(fixes.join("series"), "0001-fix.patch\n").unwrap();
+        lab.patch(&hook().replace("-\treturn 0;", "-\treturn 3;"));
+        let text = filemap(&lab, Variant::Fixes).unwrap();
+        assert!(text.contains("return 3;"), "{text}");
+        let text = filemap(&lab, Variant::Patched).unwrap();
+        assert!(text.contains("return wide()"), "{text}");
+
+        let (series, tree) = (lab.series(), lab.tree());
+        let dir = tempfile::tempdir().unwrap();
+        let export = |ground: &Stack, to: &str| {
+            let original = tree.under(&series, ground)?;
+            series.export("7.3", &original, &Author::nobody(), &dir.path().join(to))
+        };
+        let ground = Stack::ground(Base::V7_3, SeriesName::Text, &lab.files).unwrap();
+        assert_eq!(export(&ground, "after").unwrap().len(), 2);
+        let error = format!("{:#}", export(&Stack::default(), "alone").unwrap_err());
+        assert!(error.contains("does not apply"), "{error}");
     }
 }

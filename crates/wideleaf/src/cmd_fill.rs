@@ -13,9 +13,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 use wideleaf_collapse::spare;
-use wideleaf_fill::{
-    Budget, Filled, Geometry, Left, Limits, Plan, Texts, act, look, of_processes,
-};
+use wideleaf_fill::{Budget, Filled, Geometry, Left, Limits, Plan, Texts, act, look, of_processes};
 use wideleaf_kit::events::Event;
 use wideleaf_kit::size::{bytes, parse, short};
 use wideleaf_kit::table::{Table, left, right};
