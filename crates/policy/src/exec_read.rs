@@ -10,16 +10,15 @@ pub struct Fault {
     pub block: u32,
     /// The faulting page in the block.
     pub at: u32,
+    /// Cached pages of the block before the fault; if that is at the first page, of the block
+    /// before.
+    pub before: u32,
     /// Pages of the block that are cached.
     pub cached: u32,
     /// Pages that readahead takes.
     pub window: u32,
-    /// Pages of the file's last read if that ended before the fault, else 0.
-    pub last: u32,
     /// Reclaim took the page from where it was.
     pub short_of_memory: bool,
-    /// How blocks of the file fared so far.
-    pub score: i8,
 }
 
 /// What to do about it.
@@ -32,8 +31,6 @@ pub struct Answer {
     pub whole: bool,
     /// The block is worth being one folio, but parts of it are cached.
     pub collapse: bool,
-    /// The score to keep for the file.
-    pub score: i8,
 }
 
 unsafe extern "C" {
@@ -60,8 +57,6 @@ mod tests {
     struct Text {
         cached: Vec<bool>,
         wide: Vec<bool>,
-        score: i8,
-        last: std::ops::Range<usize>,
         faults: usize,
     }
 
@@ -70,8 +65,6 @@ mod tests {
             let mut text = Self {
                 cached: vec![false; BLOCK * BLOCKS],
                 wide: vec![false; BLOCKS],
-                score: 0,
-                last: 0..0,
                 faults: 0,
             };
             for page in pages {
@@ -84,28 +77,27 @@ mod tests {
 
         fn fault(&mut self, page: usize) {
             let block = page / BLOCK * BLOCK..page / BLOCK * BLOCK + BLOCK;
-            let cached = self.cached[block.clone()].iter().filter(|&&is| is).count();
-            let straight_on = self.last.end == page;
+            let cached = |pages: std::ops::Range<usize>| {
+                self.cached[pages].iter().filter(|&&is| is).count() as u32
+            };
+            let at = page - block.start;
             let answer = exec_read(&Fault {
                 block: BLOCK as u32,
-                at: (page - block.start) as u32,
-                cached: cached as u32,
-                window: WINDOW,
-                last: if straight_on {
-                    self.last.len() as u32
-                } else {
-                    0
+                at: at as u32,
+                before: match at {
+                    0 => cached(page.saturating_sub(BLOCK)..page),
+                    _ => cached(block.start..page),
                 },
+                cached: cached(block.clone()),
+                window: WINDOW,
                 short_of_memory: false,
-                score: self.score,
             });
             self.faults += 1;
-            self.score = answer.score;
-            self.last = match answer.whole {
+            let read = match answer.whole {
                 true => block.clone(),
                 false => page..page + answer.pages as usize,
             };
-            self.cached[self.last.clone()].fill(true);
+            self.cached[read].fill(true);
             if answer.whole || answer.collapse {
                 self.wide[page / BLOCK] = true;
                 self.cached[block].fill(true);
@@ -175,8 +167,8 @@ mod tests {
     #[test]
     fn text_without_a_block_is_read_by_the_window() {
         let answer = exec_read(&Fault {
+            before: BLOCK as u32,
             window: WINDOW,
-            score: 127,
             ..Fault::default()
         });
         assert_eq!((answer.pages, answer.whole), (WINDOW, false));

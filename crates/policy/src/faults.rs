@@ -6,6 +6,7 @@
 //! of their base; the others decide by a rule of [`Strategy`] or by the policy core. No reclaim, no
 //! second process, no timing: the lab measures those, this predicts bytes, faults and leaves.
 
+use crate::exec_read::{Fault, exec_read};
 use crate::strategy::{Collapse, Reading, Strategy, When};
 use crate::{Account, Advice, Ground, Read, SCAN, Table, Thp, UNIT, WIDEST_SHIFT};
 use serde::Serialize;
@@ -173,6 +174,7 @@ impl Simulation {
             Reading::Fixed2M => self.read_73(page, WIDEST_SHIFT - self.page_shift),
             Reading::Core { collapse: false } => self.read_policy(page, 0),
             Reading::Core { collapse: true } => self.read_policy(page, WIDEST_SHIFT),
+            Reading::Exec => self.read_exec(page),
             Reading::Size => self.read_block_if(page, |_, _| true),
             Reading::Density { percent, blocks } => {
                 self.read_block_if(page, |this, block| this.is_dense(block, percent, blocks));
@@ -308,6 +310,47 @@ impl Simulation {
             });
         }
         self.read_73(page, self.exec_order_73());
+    }
+
+    /// As the series lean does: `exec_mmap_readahead()`. Blocks that fill up are another's business.
+    fn read_exec(&mut self, page: usize) {
+        let Some(block) = self.block(page) else {
+            return self.read_73(page, self.exec_order_73());
+        };
+        let at = page - block.start;
+        let before = page - if at > 0 { at } else { block.len().min(page) };
+        let answer = exec_read(&Fault {
+            block: block.len() as u32,
+            at: at as u32,
+            before: self.resident(&(before..page)) as u32,
+            cached: self.resident(&block) as u32,
+            window: self.window() as u32,
+            // This machine has memory enough.
+            short_of_memory: false,
+        });
+        let (text, _) = self.text(page);
+        if answer.whole {
+            let mut size = 0;
+            while size == 0
+                || size + block.len() <= self.window()
+                    && block.start + size + block.len() <= text.end
+            {
+                let order = WIDEST_SHIFT - self.page_shift;
+                self.readahead(block.start + size, block.len(), order);
+                size += block.len();
+            }
+            self.last = (block.start, size);
+            return;
+        }
+        let order = self.exec_order_73();
+        let mask = (1usize << order) - 1;
+        let start = (page & !mask).max(text.start);
+        let mut end = ((start + answer.pages as usize + mask) & !mask).min(text.end);
+        if self.window() < block.len() {
+            end = end.min(block.end);
+        }
+        self.readahead(start, end - start, order);
+        self.last = (start, end - start);
     }
 
     /// Bytes beyond a window that a read of all of a block brings.
@@ -471,11 +514,14 @@ impl Simulation {
         let around = self.pages(UNIT);
         let window = page / around * around..(page / around + 1) * around;
         let patched = self.strategy.read.is_patched();
+        let whole = self.block(page);
         let mut range = match self.strategy.read {
             // All that one read brought; a page that came otherwise, with its
             // neighbours.
             _ if patched && !present => self.last.0..self.last.0 + self.last.1,
-            Reading::Fixed2M | Reading::Pristine73 if around == 1 => folio(page),
+            // All of what the contiguous bit maps, where that is 2M.
+            Reading::Exec if self.page_shift > 12 && whole.is_some() => whole.unwrap_or(window),
+            Reading::Fixed2M | Reading::Pristine73 | Reading::Exec if around == 1 => folio(page),
             _ if patched && around == 1 => folio(page),
             // A folio of 2M is a PMD with 4K pages, and mapped as such.
             _ if self.page_shift == 12 && order + 12 == WIDEST_SHIFT => folio(page),

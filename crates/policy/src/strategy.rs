@@ -31,6 +31,8 @@ pub enum Reading {
         /// Whether it may ask for a collapse.
         collapse: bool,
     },
+    /// As the series lean: `exec_read()`.
+    Exec,
     /// A whole block of 2M if the mapping holds it and nothing of it is there.
     Size,
     /// The same if faults of this file found their blocks dense enough before.
@@ -63,7 +65,10 @@ pub enum When {
 impl Reading {
     /// Whether all that a read brought is mapped at once.
     pub(crate) fn is_patched(self) -> bool {
-        !matches!(self, Self::Pristine612 | Self::Pristine73 | Self::Fixed2M)
+        !matches!(
+            self,
+            Self::Pristine612 | Self::Pristine73 | Self::Fixed2M | Self::Exec
+        )
     }
 }
 
@@ -79,29 +84,33 @@ impl Strategy {
 }
 
 /// Names that stand for themselves, and what is read then.
-const READINGS: [(&str, Reading); 6] = [
+const READINGS: [(&str, Reading); 7] = [
     ("6.12", Reading::Pristine612),
     ("7.3", Reading::Pristine73),
     ("fixed-2M", Reading::Fixed2M),
     ("evidence", Reading::Core { collapse: false }),
     ("policy", Reading::Core { collapse: true }),
     ("reads", Reading::Size),
+    ("exec_read", Reading::Exec),
 ];
 
-/// How a rule that is upstream's is called, and what it is in our words.
-const KHUGEPAGED: (&str, &str) = ("khugepaged", "7.3+idle:0");
+/// Rules that have a name, and what they are in our words: upstream's, and that of the series lean.
+const NAMED: [(&str, &str); 2] = [
+    ("khugepaged", "7.3+idle:0"),
+    ("lean", "exec_read+collapse:50"),
+];
 
 /// How rules are written.
-const GRAMMAR: &str = "a way of reading (6.12, 7.3, reads, evidence, policy, or \
+const GRAMMAR: &str = "a way of reading (6.12, 7.3, reads, evidence, policy, exec_read, or \
     density:PERCENT[:BLOCKS]), with +collapse:PERCENT or +idle:PERCENT, and +credit:PERCENT; or \
-    khugepaged";
+    khugepaged, or lean";
 
 impl FromStr for Strategy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == KHUGEPAGED.0 {
-            return KHUGEPAGED.1.parse();
+        if let Some((_, words)) = NAMED.iter().find(|(name, _)| *name == text) {
+            return words.parse();
         }
         let wrong = |part: &str| format!("'{part}' in '{text}': want {GRAMMAR}");
         let percent = |part: &str, value: &str| match value.parse() {
@@ -145,8 +154,9 @@ impl FromStr for Strategy {
 
 impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if KHUGEPAGED.1.parse() == Ok(*self) {
-            return f.write_str(KHUGEPAGED.0);
+        let mut named = NAMED.iter();
+        if let Some((name, _)) = named.find(|(_, words)| words.parse() == Ok(*self)) {
+            return f.write_str(name);
         }
         match self.read {
             Reading::Density { percent, blocks } => write!(f, "density:{percent}:{blocks}")?,
@@ -180,6 +190,8 @@ mod tests {
             "evidence",
             "policy",
             "khugepaged",
+            "lean",
+            "exec_read",
             "7.3+idle:50",
             "density:30:2+collapse:50+credit:25",
             "reads+credit:0",

@@ -53,6 +53,20 @@ fn short(outcome: Outcome) -> (u64, u64, u64, u64) {
 }
 
 #[test]
+fn lean_reads_more_of_a_block_that_is_gone_straight_through_and_the_next_one_whole() {
+    let straight = [0, 128 * K, 256 * K, 768 * K, 2 * M];
+    assert_eq!(short(run(whole(), "lean", &straight)), (4 * M, 5, 0, 2));
+    // The window, and a block that is half full by other ways.
+    let here_and_there = [M, 512 * K];
+    assert_eq!(
+        short(run(whole(), "lean", &here_and_there)),
+        (256 * K, 2, 0, 0)
+    );
+    let half = (0..8).map(|at| (15 - at) * 128 * K).collect::<Vec<_>>();
+    assert_eq!(short(run(whole(), "lean", &half)), (2 * M, 8, 0, 1));
+}
+
+#[test]
 fn linux_7_3_reads_a_window_from_the_fault_on_inside_of_the_text() {
     assert_eq!(short(run(whole(), "7.3", &[M])), (128 * K, 1, 0, 0));
     // Before the first read; then in its second 64K, which fault-around has not mapped.

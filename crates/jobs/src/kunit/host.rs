@@ -32,7 +32,12 @@ impl Job for Kunit {
             // A pristine kernel has no tests of ours. Each series has its own, and all of them in
             // the end.
             variants: &[Variant::Patched],
-            possible_variants: &[Variant::Patched, Variant::LinearMap, Variant::Both],
+            possible_variants: &[
+                Variant::Patched,
+                Variant::Lean,
+                Variant::LinearMap,
+                Variant::Both,
+            ],
             // Those of the linear map split leaves of the kernel that they run in.
             defaults: &[("cpu_model", "bbm")],
             examples: &["kunit --variants linear-map --extra linear"],

@@ -14,12 +14,13 @@ use wideleaf_policy::strategy::Strategy;
 use wideleaf_policy::trace::Trace;
 
 /// Rules that run unless others are named.
-const USUAL: [&str; 9] = [
+const USUAL: [&str; 10] = [
     "6.12",
     "7.3",
     "reads",
     "evidence",
     "policy",
+    "lean",
     "khugepaged",
     "7.3+collapse:50",
     "density:40+collapse:50",

@@ -28,6 +28,7 @@ Rules for traces: a way of reading, and what is done besides:
   6.12, 7.3           as these kernels do
   reads               a block of 2M as a whole, if the mapping holds it
   evidence, policy    as the series does, without and with its collapse
+  exec_read           as the series lean does, without its collapse
   density:40:2        as a whole, if 40 % of at least 2 blocks that narrow reads
                       visited in the file is resident; else as 7.3
   +collapse:50        a block is copied into one folio once half of it is resident
@@ -35,6 +36,7 @@ Rules for traces: a way of reading, and what is done besides:
   +credit:25          no more is read in vain than 2M for each file, and 25 % of what
                       narrow reads bring
   khugepaged          7.3+idle:0: a block of which one page is resident
+  lean                exec_read+collapse:50
 
 Examples:
   wideleaf policy simulate --arch arm64 --page-size 64K

@@ -10,29 +10,23 @@
 
 #include <linux/types.h>
 
-/* By how much a block changes the score of its file */
-#define EXEC_READ_OPENED	(-2)
-#define EXEC_READ_HALF		4
-#define EXEC_READ_WHOLE		(-1)
-
 /**
  * struct exec_read - a fault on text that is not cached
  * @block: pages of the block around the fault; 0 if there is none
  * @at: the faulting page in @block
+ * @before: cached pages of @block before the fault; if that is at the first
+ *	    page, of the block before
  * @cached: pages of @block that are cached
  * @window: pages that readahead takes
- * @last: pages of the file's last read if that ended before the fault, else 0
  * @short_of_memory: reclaim took the page from where it was
- * @score: how blocks of the file fared so far, see exec_read()
  */
 struct exec_read {
 	unsigned int block;
 	unsigned int at;
+	unsigned int before;
 	unsigned int cached;
 	unsigned int window;
-	unsigned int last;
 	bool short_of_memory;
-	signed char score;
 };
 
 /**
@@ -40,38 +34,31 @@ struct exec_read {
  * @nr: pages to read from the fault on, unless @whole
  * @whole: read the block in one folio, and more of them if the window is wider
  * @collapse: the block is worth being one folio, but parts of it are cached
- * @score: to keep for the file
  */
 struct exec_read_answer {
 	unsigned int nr;
 	bool whole;
 	bool collapse;
-	signed char score;
 };
 
-static inline signed char exec_read_score(signed char score, int more)
+/*
+ * Is a block of which so many pages are cached worth being one folio? Of text
+ * that is executed again a quarter is enough: what is read in vain is read once,
+ * and misses of the TLB come all day.
+ */
+static inline bool exec_read_dense(unsigned long cached, unsigned long block,
+				   bool again)
 {
-	const int sum = score + more;
-
-	return (signed char)(sum < -128 ? -128 : sum > 127 ? 127 : sum);
-}
-
-/* Is a block of which so many pages are cached worth being one folio? */
-static inline bool exec_read_dense(unsigned long cached, unsigned long block)
-{
-	return 2 * cached >= block;
+	return cached * (again ? 4 : 2) >= block;
 }
 
 /**
  * exec_read - how much to read for a fault on text
  * @read: the fault
  *
- * A block of which nothing is cached is read by the window, and is worth being
- * one folio once half of it is cached: it is collapsed then. How many of the
- * blocks that were opened so got that far is the file's score. While at least
- * half of them do, the next one is read whole at once. That proves nothing of
- * its use, unless the program goes straight through it; so now and then one is
- * opened by the window.
+ * A block is read by the window, and is worth being one folio once half of it
+ * is cached: it is collapsed then. A program that goes straight through it has
+ * more read each time, and the next block whole.
  *
  * Return: what to read.
  */
@@ -79,38 +66,23 @@ static inline struct exec_read_answer exec_read(const struct exec_read *read)
 {
 	struct exec_read_answer answer = {
 		.nr = read->window,
-		.score = read->score,
 	};
 
 	if (!read->block || read->short_of_memory)
 		return answer;
 
-	if (read->block <= read->window) {
+	if (read->block <= read->window ||
+	    (!read->at && read->before == read->block))
 		answer.whole = !read->cached;
+	if (answer.whole)
 		return answer;
-	}
 
-	/* Straight through a block that was read whole: that proves its use */
-	if (read->last >= read->block)
-		answer.score = exec_read_score(answer.score, -EXEC_READ_WHOLE);
-
-	if (!read->cached && answer.score >= 0) {
-		answer.whole = true;
-		answer.score = exec_read_score(answer.score, EXEC_READ_WHOLE);
-		return answer;
-	}
-
-	/* Straight on: more than last time */
-	if (answer.nr < 2 * read->last)
-		answer.nr = 2 * read->last;
+	if (read->before == read->at && read->at >= 2 * read->window)
+		answer.nr = 2 * read->at;
 	if (answer.nr > read->block - read->at)
 		answer.nr = read->block - read->at;
-
-	answer.collapse = exec_read_dense(read->cached + answer.nr, read->block);
-	if (!read->cached)
-		answer.score = exec_read_score(answer.score, EXEC_READ_OPENED);
-	if (answer.collapse && !exec_read_dense(read->cached, read->block))
-		answer.score = exec_read_score(answer.score, EXEC_READ_HALF);
+	answer.collapse = exec_read_dense(read->cached + answer.nr, read->block,
+					  false);
 	return answer;
 }
 
