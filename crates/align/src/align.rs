@@ -4,7 +4,7 @@
 use crate::protect::{
     all_names, broken_signatures, check, check_no_mount, check_replaceable, has_backup,
 };
-use crate::replace::{NewFile, backup_name, copy_attributes, relink};
+use crate::replace::{backup_name, beside, copy_attributes, not_replaced};
 use crate::{Moved, Plan, Refusal, is_aligned, note, plan};
 use rustix::fs::{FlockOperation, Mode};
 use serde::Serialize;
@@ -14,6 +14,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use wideleaf_elf::{Cause, Elf, LEAF_2M, judge};
+use wideleaf_kit::fresh::relink;
 
 /// What to do with a file that has several names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -402,13 +403,13 @@ fn put(
         };
         names = other_names(original, options, backed_up)?;
     }
-    let new = NewFile::beside(&path)?;
-    write(&new.file)?;
+    let new = beside(&path)?;
+    write(new.file())?;
     match in_place {
-        true => copy_attributes(&original.file, &new.file, &original.metadata)?,
+        true => copy_attributes(&original.file, new.file(), &original.metadata)?,
         false => {
             let mode = Mode::from_raw_mode(original.metadata.mode() & 0o777);
-            rustix::fs::fchmod(&new.file, mode).map_err(Refusal::io("cannot set the mode"))?;
+            rustix::fs::fchmod(new.file(), mode).map_err(Refusal::io("cannot set the mode"))?;
         }
     }
     if let (true, Some(suffix)) = (in_place, &options.backup) {
@@ -421,16 +422,16 @@ fn put(
         }
         report.backup = Some(name);
     }
-    let metadata = new.file.metadata();
+    let metadata = new.file().metadata();
     let metadata = metadata.map_err(Refusal::io("cannot look at the new file"))?;
-    let file = new.file.try_clone();
-    new.commit()?;
+    let file = new.file().try_clone();
+    new.replace(&path).map_err(not_replaced)?;
     report.size_after = metadata.len();
     // Allocated only now, on some file systems.
     let blocks = file.and_then(|f| f.metadata()).map_or(0, |m| m.blocks());
     report.disk_after = blocks * 512;
     for name in &names {
-        relink(&path, name)?;
+        relink(&path, name).map_err(not_replaced)?;
     }
     if !names.is_empty() {
         names.push(path);

@@ -13,16 +13,20 @@
 
 mod align;
 mod copy;
+mod gain;
 mod headers;
 mod note;
 mod plan;
 mod protect;
 mod refusal;
 mod replace;
+mod tree;
 mod write;
 
 pub use align::{HardLinks, Options, Report, Status, Target, align, restore};
 pub use copy::{copy, copy_mapped};
+pub use gain::could_gain;
 pub use plan::{Moved, Plan, Run, is_aligned, plan};
 pub use refusal::Refusal;
 pub use replace::copy_rights;
+pub use tree::{Found, Wanted, find};

@@ -65,6 +65,17 @@ pub(crate) fn find(file: &[u8]) -> Option<usize> {
     (mark == MARK).then_some(start)
 }
 
+/// Whether a file ends as those do that have a note.
+pub(crate) fn is_marked(file: &File) -> std::io::Result<bool> {
+    let size = file.metadata()?.len();
+    let mut mark = [0; MARK.len()];
+    let Some(at) = size.checked_sub(mark.len() as u64) else {
+        return Ok(false);
+    };
+    file.read_exact_at(&mut mark, at)?;
+    Ok(mark == *MARK)
+}
+
 /// The file as it was before, from one that ends with a note.
 ///
 /// # Errors

@@ -110,7 +110,7 @@ pub(crate) fn all_names(
 ) -> Result<Vec<PathBuf>, Refusal> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for name in given.iter().map(PathBuf::as_path).chain([path]) {
-        let folder = crate::replace::folder(name);
+        let folder = wideleaf_kit::fresh::folder(name);
         if let Ok(folder) = folder.canonicalize()
             && !folders.contains(&folder)
         {

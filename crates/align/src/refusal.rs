@@ -131,6 +131,11 @@ impl Refusal {
         }
     }
 
+    /// Whether something failed that should not, and it is not the file that is in the way.
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Refusal::Io { .. } | Refusal::Mismatch(_))
+    }
+
     /// The reason without the option of `align` that overrides it, for commands that lack it.
     pub fn without_force(&self) -> String {
         let text = self.to_string();

@@ -119,8 +119,9 @@ pub(crate) fn text(host: &Host, release: &Release, config: &Config) -> Check {
 
 fn verdict(mount: &Mount, release: &Release) -> (Option<bool>, String) {
     if mount.kind == "overlay" {
-        let what = "large folios as the file systems of its layers; its mmap aligns nothing, and MADV_COLLAPSE \
-                    of its files is EINVAL";
+        let what = "large folios as the file systems of its layers; its mmap aligns nothing, so a \
+                    library whose p_align is 4K (`wideleaf align` raises it) is loaded at any page, \
+                    where MADV_COLLAPSE is EINVAL; else the kernel answers as for the layer's file";
         return (None, what.to_owned());
     }
     if mount.kind == "tmpfs" {

@@ -225,11 +225,13 @@ fn mount_points_may_hold_spaces_and_be_hidden_by_later_ones() {
 }
 
 #[test]
-fn an_overlay_aligns_nothing_and_collapses_nothing() {
+fn an_overlay_aligns_nothing_and_collapses_what_its_layers_do() {
     let checks = examined(&[("proc/self/mounts", "o / overlay rw 0 0\n")], &[]);
     let found = &find(&checks, "filesystems").found;
     assert!(found.contains("its mmap aligns nothing"), "{found}");
     assert!(found.contains("EINVAL"), "{found}");
+    // It is no reason by itself: text that is congruent is collapsed as its layer's file is.
+    assert!(found.contains("as for the layer's file"), "{found}");
 }
 
 #[test]

@@ -39,8 +39,12 @@ pub struct Config {
     pub libs: bool,
     /// Services by name (`nginx.service`), or control groups by path.
     pub services: Vec<String>,
-    /// Container images of podman or docker.
+    /// Container images of podman or docker; of another runtime's, what its containers map.
     pub images: Vec<String>,
+    /// Containers by name or by the beginning of their ids.
+    pub containers: Vec<String>,
+    /// Pods by name, or as `NAMESPACE/POD`.
+    pub pods: Vec<String>,
     /// Tried in this order.
     pub means: Vec<Means>,
     /// Seconds between two passes.
@@ -62,6 +66,8 @@ impl Default for Config {
             libs: false,
             services: Vec::new(),
             images: Vec::new(),
+            containers: Vec::new(),
+            pods: Vec::new(),
             means: vec![Means::Fill, Means::Collapse],
             interval: 60,
             limit: None,
@@ -123,8 +129,17 @@ impl Config {
     }
 
     fn wrong(&self) -> Option<String> {
-        if self.programs.is_empty() && self.services.is_empty() && self.images.is_empty() {
-            return Some("keeps nothing: name programs, services or images".into());
+        let named = [
+            self.programs.len(),
+            self.services.len(),
+            self.images.len(),
+            self.containers.len(),
+            self.pods.len(),
+        ];
+        if named == [0; 5] {
+            return Some(
+                "keeps nothing: name programs, services, images, containers or pods".into(),
+            );
         }
         if let Some(path) = self.programs.iter().find(|path| !path.is_absolute()) {
             return Some(format!(
@@ -162,6 +177,11 @@ impl Config {
         line("libs", self.libs.to_string());
         line("services", list(&self.services));
         line("images", list(&self.images));
+        for (key, names) in [("containers", &self.containers), ("pods", &self.pods)] {
+            if !names.is_empty() {
+                line(key, list(names));
+            }
+        }
         line("means", list(&means));
         line("interval", self.interval.to_string());
         for (key, size) in [("limit", self.limit), ("rate", self.rate)] {
@@ -192,6 +212,8 @@ mod tests {
         assert_eq!(config.limit, Some(512 << 20));
         assert_eq!(config.means, [Means::Fill, Means::Stage]);
         assert_eq!((config.interval, config.rate), (60, None));
+        assert_eq!(Config::parse(&config.text()).unwrap(), config);
+        let config = Config::parse("containers = [\"web\"]\npods = [\"shop/db-0\"]\n").unwrap();
         assert_eq!(Config::parse(&config.text()).unwrap(), config);
     }
 

@@ -5,11 +5,12 @@ use crate::{Config, Means};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use wideleaf_collapse::{TextOfFiles, spare, targets, text_of_files};
+use wideleaf_containers::{Containers, Wanted};
 use wideleaf_fill::{
     Budget, Filled, Geometry, Left, Limits, Plan, Texts, Why, act, look, of_processes,
 };
 use wideleaf_kit::events::Event;
-use wideleaf_procmap::{Scope, Select};
+use wideleaf_procmap::{Scope, Select, Within};
 use wideleaf_procset::{Machinery, select};
 use wideleaf_stage::{Request, Stage};
 
@@ -50,7 +51,7 @@ pub type InVain = HashSet<(u64, u64)>;
 pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_procmap::Error> {
     let sizes = Geometry::here()?;
     let mut notes = Vec::new();
-    let texts = texts(config, &sizes, &mut notes);
+    let (texts, running) = texts(config, &sizes, &mut notes);
     let plans = texts
         .texts
         .into_iter()
@@ -73,7 +74,7 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
     let filled = fill(&plans, &mut budget, &sizes, in_vain);
     if config.means.contains(&Means::Collapse) {
         let left = limit.saturating_sub(budget.taken);
-        collapse(config, &plans, &filled, left, &mut notes);
+        collapse(running, &plans, &filled, left, &mut notes);
     }
     if config.means.contains(&Means::Stage) {
         stage(config, &plans, &filled, &mut notes);
@@ -127,22 +128,82 @@ fn left_alone(plan: &Plan, sizes: &Geometry) -> Filled {
     }
 }
 
-fn texts(config: &Config, sizes: &Geometry, notes: &mut Vec<String>) -> Texts {
+/// The files to keep wide, and the processes that are meant by other names than a program's.
+fn texts(config: &Config, sizes: &Geometry, notes: &mut Vec<String>) -> (Texts, Vec<Select>) {
     let mut texts = Texts::default();
+    let mut running = Vec::new();
     for program in &config.programs {
         texts.read_program(program, config.libs, sizes);
     }
     for service in &config.services {
-        of_service(service, sizes, &mut texts, notes);
+        let select = processes(service);
+        of_running(
+            &format!("service {service}"),
+            &select,
+            sizes,
+            &mut texts,
+            notes,
+        );
+        running.push(select);
     }
+    let mut wanted = Vec::new();
     for image in &config.images {
         if let Err(why) = texts.read_image(image, sizes) {
-            notes.push(format!("image {image}: {why}"));
+            let image = Some(image.clone());
+            let of_image = Wanted {
+                image,
+                ..Wanted::default()
+            };
+            wanted.push((of_image, format!("{why}; its containers")));
         }
+    }
+    wanted.extend(config.containers.iter().map(|name| {
+        let container = Some(name.clone());
+        let named = Wanted {
+            container,
+            ..Wanted::default()
+        };
+        (named, String::new())
+    }));
+    wanted.extend(config.pods.iter().map(|name| {
+        let pod = Some(name.clone());
+        let named = Wanted {
+            pod,
+            ..Wanted::default()
+        };
+        (named, String::new())
+    }));
+    for (wanted, why) in wanted {
+        let known = Containers::look(Path::new("/"));
+        if let Err(error) = known.check(&wanted) {
+            let what = if why.is_empty() { why } else { why + ": " };
+            notes.push(format!("{what}{error}"));
+            continue;
+        }
+        let what = shown(&wanted);
+        let select = Select {
+            within: Some(Within::new(known.takes(wanted, "/".into()))),
+            ..Select::default()
+        };
+        of_running(&what, &select, sizes, &mut texts, notes);
+        running.push(select);
     }
     let refused = texts.refused.iter();
     notes.extend(refused.map(|(path, why)| format!("{}: {why}", path.display())));
-    texts
+    (texts, running)
+}
+
+/// In a note.
+fn shown(wanted: &Wanted) -> String {
+    let parts = [
+        ("image", &wanted.image),
+        ("container", &wanted.container),
+        ("pod", &wanted.pod),
+    ];
+    let given = parts
+        .iter()
+        .filter_map(|(what, name)| Some(format!("{what} {}", name.as_ref()?)));
+    given.collect::<Vec<_>>().join(", ")
 }
 
 /// The processes of a service.
@@ -154,25 +215,32 @@ fn processes(service: &str) -> Select {
     select(None, Some(&group))
 }
 
-fn of_service(service: &str, sizes: &Geometry, texts: &mut Texts, notes: &mut Vec<String>) {
+/// The files that processes have mapped.
+fn of_running(
+    what: &str,
+    select: &Select,
+    sizes: &Geometry,
+    texts: &mut Texts,
+    notes: &mut Vec<String>,
+) {
     let Ok(mut machine) = Machinery::new("/proc".as_ref(), None) else {
         return;
     };
     let mut found = Vec::new();
-    let seen = machine.pass(None, Scope::Text, &processes(service), |process| {
+    let seen = machine.pass(None, Scope::Text, select, |process| {
         let vmas = process.mappings.iter().map(|mapping| &mapping.vma);
         found.extend(of_processes(process.pid, vmas, sizes.pmd).0);
     });
     match seen {
-        Ok(seen) if seen.processes == 0 => notes.push(format!("service {service}: no process")),
+        Ok(seen) if seen.processes == 0 => notes.push(format!("{what}: no process")),
         Ok(_) => texts.read(found, sizes.page, sizes.pmd),
-        Err(error) => notes.push(format!("service {service}: {error}")),
+        Err(error) => notes.push(format!("{what}: {error}")),
     }
 }
 
 /// Blocks that processes use are collapsed where they are, if this kernel does that.
 fn collapse(
-    config: &Config,
+    running: Vec<Select>,
     plans: &[Plan],
     filled: &[Filled],
     limit: u64,
@@ -187,7 +255,7 @@ fn collapse(
     });
     let names = used.filter_map(|(plan, _)| plan.text.name.file_name()?.to_str());
     let mut whom: Vec<Select> = names.map(|name| select(Some(name), None)).collect();
-    whom.extend(config.services.iter().map(|service| processes(service)));
+    whom.extend(running);
     let Ok(mut machine) = Machinery::new("/proc".as_ref(), None) else {
         return;
     };

@@ -3,6 +3,7 @@
 
 pub mod arch;
 pub mod events;
+pub mod fresh;
 pub mod names;
 pub mod replace;
 pub mod scratch;

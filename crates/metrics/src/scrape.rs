@@ -3,14 +3,17 @@
 
 use crate::Snapshot;
 use std::time::Instant;
+use wideleaf_containers::Containers;
 use wideleaf_procmap::{Error, Scope, Select, linear};
 use wideleaf_procset::Machinery;
 
 /// What is to be counted, and how finely.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Wanted {
     /// Which processes.
     pub select: Select,
+    /// The containers that are known.
+    pub containers: Containers,
     /// Parts of a control group's path that make a service.
     pub depth: usize,
     /// Services at most; the smallest others are summed up.
@@ -41,6 +44,8 @@ pub fn scrape(machine: &mut Machinery, wanted: &Wanted) -> Result<Snapshot, Erro
         snapshot.add(process, wanted.depth, pressure.needed, pressure.load_last);
     }
     snapshot.limit(wanted.max_services);
+    snapshot.name(|cgroup| wanted.containers.of(cgroup));
+    snapshot.unasked = wanted.containers.errors.len() as u64;
     if let Some(tlb) = &machine.cpu.tlb {
         let levels = 1..=tlb.last_level().unwrap_or(0);
         snapshot.tlb = levels.map(|level| (level, tlb.entries(level))).collect();

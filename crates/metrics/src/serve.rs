@@ -9,7 +9,6 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use wideleaf_procmap::Error;
 
 /// A connection is dropped after this time, whatever it does.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,7 +21,10 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Makes the text that is served, or says why it cannot.
-pub type Content<'a> = dyn FnMut() -> Result<String, Error> + 'a;
+pub type Content<'a> = dyn FnMut() -> Result<String, Failure> + 'a;
+
+/// Why there is no text.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The endpoint.
 pub struct Server {
@@ -125,7 +127,7 @@ impl Server {
         send(&mut stream, answer.as_bytes())
     }
 
-    fn text(&mut self, content: &mut Content) -> Result<&str, Error> {
+    fn text(&mut self, content: &mut Content) -> Result<&str, Failure> {
         let stale = self
             .last
             .as_ref()
@@ -257,7 +259,7 @@ mod tests {
 
     #[test]
     fn errors_are_answers() {
-        let mut never = || -> Result<String, Error> { panic!("must not be asked") };
+        let mut never = || -> Result<String, Failure> { panic!("must not be asked") };
         assert!(exchange(b"GET /x HTTP/1.1\r\n\r\n", &mut never).starts_with("HTTP/1.1 404"));
         assert!(
             exchange(b"POST /metrics HTTP/1.1\r\n\r\n", &mut never).starts_with("HTTP/1.1 405")
@@ -266,9 +268,9 @@ mod tests {
         let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'a'; REQUEST + 2000]].concat();
         assert!(parse(&long).is_none());
         assert!(
-            exchange(b"GET /metrics HTTP/1.1\r\n\r\n", &mut || Err(Error::Gone {
-                path: "/proc".into()
-            }))
+            exchange(b"GET /metrics HTTP/1.1\r\n\r\n", &mut || Err(
+                "/proc is gone".into()
+            ))
             .contains("500")
         );
     }

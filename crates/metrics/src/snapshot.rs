@@ -2,6 +2,7 @@
 //! Processes summed up by control group.
 
 use std::collections::BTreeMap;
+use wideleaf_containers::Container;
 use wideleaf_procmap::{Coverage, Process};
 
 /// The processes of one control group.
@@ -16,6 +17,8 @@ pub struct Group {
     pub needed: u64,
     /// Load of the last TLB level by that process; `None` without known TLBs.
     pub load: Option<f64>,
+    /// The container that it is.
+    pub container: Option<Container>,
 }
 
 /// What one scrape tells.
@@ -33,6 +36,8 @@ pub struct Snapshot {
     pub linear_events: BTreeMap<String, u64>,
     /// Processes that could not be read, by reason.
     pub unreadable: Vec<(&'static str, u64)>,
+    /// Runtimes, and files of theirs, of which no containers could be learnt.
+    pub unasked: u64,
     /// Processes whose leaves below PMD size are unknown.
     pub partly: u64,
     /// How long it took, seconds.
@@ -84,6 +89,15 @@ impl Snapshot {
                 other.needed = group.needed;
                 other.load = group.load;
             }
+        }
+    }
+}
+
+impl Snapshot {
+    /// Gives groups that are containers what is known of these.
+    pub fn name(&mut self, of: impl Fn(&str) -> Option<Container>) {
+        for (cgroup, group) in &mut self.groups {
+            group.container = of(cgroup);
         }
     }
 }

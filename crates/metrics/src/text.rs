@@ -96,20 +96,13 @@ fn mapped(out: &mut String, snapshot: &Snapshot) {
         },
     );
     for (cgroup, group) in &snapshot.groups {
-        let cgroup = escape(cgroup);
+        let labels = labels(cgroup, group);
         for (leaf, bytes) in &group.text.leaves {
-            let _ = writeln!(
-                out,
-                "{name}{{cgroup=\"{cgroup}\",leaf=\"{}\"}} {bytes}",
-                short(*leaf)
-            );
+            let _ = writeln!(out, "{name}{{{labels},leaf=\"{}\"}} {bytes}", short(*leaf));
         }
         if group.text.unknown > 0 {
-            let _ = writeln!(
-                out,
-                "{name}{{cgroup=\"{cgroup}\",leaf=\"unknown\"}} {}",
-                group.text.unknown
-            );
+            let unknown = group.text.unknown;
+            let _ = writeln!(out, "{name}{{{labels},leaf=\"unknown\"}} {unknown}");
         }
     }
 }
@@ -123,14 +116,29 @@ fn per_group(
     head(out, family);
     for (cgroup, group) in &snapshot.groups {
         if let Some(value) = value(group) {
-            let _ = writeln!(
-                out,
-                "{}{{cgroup=\"{}\"}} {value}",
-                family.name,
-                escape(cgroup)
-            );
+            let _ = writeln!(out, "{}{{{}}} {value}", family.name, labels(cgroup, group));
         }
     }
+}
+
+/// The control group, and what is known of the container that it is.
+fn labels(cgroup: &str, group: &Group) -> String {
+    let mut labels = format!("cgroup=\"{}\"", escape(cgroup));
+    let Some(container) = &group.container else {
+        return labels;
+    };
+    let name = container.label().to_owned();
+    for (label, value) in [
+        ("namespace", container.namespace.clone()),
+        ("pod", container.pod.clone()),
+        ("container", Some(name)),
+        ("image", container.image.clone()),
+    ] {
+        if let Some(value) = value {
+            let _ = write!(labels, ",{label}=\"{}\"", escape(&value));
+        }
+    }
+    labels
 }
 
 fn machine(out: &mut String, snapshot: &Snapshot) {
@@ -156,6 +164,13 @@ fn machine(out: &mut String, snapshot: &Snapshot) {
     {
         let _ = writeln!(out, "{}{{reason=\"{reason}\"}} {count}", family.name);
     }
+    let family = Family {
+        name: "wideleaf_container_sources_unreadable",
+        unit: "",
+        help: "Container runtimes that could not be asked, and files of theirs that could not be read.",
+    };
+    head(out, &family);
+    let _ = writeln!(out, "{} {}", family.name, snapshot.unasked);
     let family = Family {
         name: "wideleaf_collect_duration_seconds",
         unit: "seconds",
@@ -221,6 +236,7 @@ fn escape(value: &str) -> String {
 mod tests {
     use super::*;
     use std::collections::{BTreeMap, HashSet};
+    use wideleaf_containers::Container;
     use wideleaf_procmap::Coverage;
 
     fn snapshot() -> Snapshot {
@@ -235,6 +251,7 @@ mod tests {
             text,
             needed: 3,
             load: Some(0.25),
+            container: None,
         };
         Snapshot {
             groups: BTreeMap::from([("/a \"b\"\\c\nd".to_owned(), group)]),
@@ -243,6 +260,7 @@ mod tests {
             linear: BTreeMap::new(),
             linear_events: BTreeMap::new(),
             unreadable: vec![("denied", 1), ("failed", 0)],
+            unasked: 0,
             partly: 1,
             seconds: 0.0125,
             version: "1.2.3",
@@ -262,6 +280,37 @@ mod tests {
         assert!(
             text.contains("wideleaf_tlb_max_load_ratio{cgroup=\"/a \\\"b\\\"\\\\c\\nd\"} 0.25\n")
         );
+    }
+
+    #[test]
+    fn a_container_s_group_has_its_names() {
+        let mut snapshot = snapshot();
+        let container = Container {
+            id: "0123456789abcdef".into(),
+            name: Some("app".into()),
+            image: Some("shop:\"2\"".into()),
+            pod: Some("web-0".into()),
+            namespace: Some("shop".into()),
+            runtime: Some("containerd"),
+        };
+        snapshot.name(|_| Some(container.clone()));
+        let text = render(&snapshot);
+        let labels = r#",namespace="shop",pod="web-0",container="app",image="shop:\"2\"""#;
+        assert!(
+            text.contains(&format!("{labels},leaf=\"2M\"}} 2097152\n")),
+            "{text}"
+        );
+        assert!(text.contains(&format!("{labels}}} 0.25\n")), "{text}");
+        snapshot.name(|_| {
+            Some(Container {
+                name: None,
+                image: None,
+                pod: None,
+                namespace: None,
+                ..container.clone()
+            })
+        });
+        assert!(render(&snapshot).contains(",container=\"0123456789ab\"}"));
     }
 
     #[test]

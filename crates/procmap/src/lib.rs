@@ -29,7 +29,7 @@ pub use classify::Sink;
 pub use coverage::{Coverage, Extent, FolioBytes, Folios, Leaf, Mapping, Process, Sight};
 pub use maps::{Vma, mappings};
 pub use own::Own;
-pub use reader::{Reader, Scope, Select, sizes};
+pub use reader::{Reader, Scope, Select, Within, sizes};
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -9,9 +9,11 @@ use crate::maps::{Vma, parse_line};
 use crate::pagemap::{self, By, CHUNK, Region};
 use crate::process::{Folder, service};
 use crate::smaps::{self, PmdMapped};
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use wideleaf_kit::names;
 
 /// Which mappings to look at.
@@ -23,6 +25,23 @@ pub enum Scope {
     All,
 }
 
+/// Says of a control group, by its path in /proc/PID/cgroup, whether its processes are meant.
+#[derive(Clone)]
+pub struct Within(Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl Within {
+    /// As `takes` says.
+    pub fn new(takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(takes))
+    }
+}
+
+impl fmt::Debug for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Within")
+    }
+}
+
 /// Which processes to look at; everything given must match.
 #[derive(Clone, Debug, Default)]
 pub struct Select {
@@ -31,6 +50,8 @@ pub struct Select {
     pub name: Option<String>,
     /// A control group and those below it, as in /proc/PID/cgroup.
     pub cgroup: Option<String>,
+    /// Control groups, by what somebody else knows of them.
+    pub within: Option<Within>,
 }
 
 /// Reads processes.
@@ -167,6 +188,11 @@ impl Reader {
             && !cgroups
                 .iter()
                 .any(|(_, path)| below(wanted, &names::lossy(path)))
+        {
+            return Ok(None);
+        }
+        if let Some(Within(takes)) = &select.within
+            && !cgroups.iter().any(|(_, path)| takes(&names::lossy(path)))
         {
             return Ok(None);
         }

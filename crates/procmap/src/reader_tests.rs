@@ -258,6 +258,7 @@ fn selection_by_name_and_control_group() {
         let select = Select {
             name: name.map(str::to_owned),
             cgroup: cgroup.map(str::to_owned),
+            within: None,
         };
         reader
             .read(10, Scope::Text, &select, &mut |_| {})
@@ -267,6 +268,16 @@ fn selection_by_name_and_control_group() {
     assert!(picked(Some("ssh*"), Some("/system.slice")));
     assert!(!picked(Some("ssh"), None));
     assert!(!picked(None, Some("/system")));
+    let mut within = |takes: fn(&str) -> bool| {
+        let select = Select {
+            within: Some(Within::new(takes)),
+            ..Select::default()
+        };
+        let read = reader.read(10, Scope::Text, &select, &mut |_| {});
+        read.unwrap().is_some()
+    };
+    assert!(within(|path| path == "/system.slice/ssh.service"));
+    assert!(!within(|path| path.contains("docker")));
 }
 
 #[test]

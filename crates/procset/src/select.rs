@@ -10,6 +10,7 @@ pub fn select(name: Option<&str>, cgroup: Option<&str>) -> Select {
     Select {
         name: name.map(str::to_owned),
         cgroup: cgroup.map(cgroup_path),
+        within: None,
     }
 }
 

@@ -2,7 +2,7 @@
 //! `wideleaf collapse`: wide leaves for the text of processes that run.
 
 use crate::columns::{self, Column, Line};
-use crate::procset::{Choice, MachineArgs, Machinery, Pressure};
+use crate::procset::{Choice, Image, MachineArgs, Machinery, Pressure};
 use crate::screen::Late;
 use crate::stdout::{tell, write_json, write_out};
 use crate::usage::misuse;
@@ -38,13 +38,16 @@ Exit status: 0 all blocks are wide now; 1 nothing matched, or an error; 2 usage;
 Examples:
   wideleaf collapse --dry-run --name postgres
   wideleaf collapse --limit 256M $(pidof mysqld)
-  wideleaf collapse --cgroup /system.slice/nginx.service --json")]
+  wideleaf collapse --cgroup /system.slice/nginx.service --json
+  wideleaf collapse --pod shop/web-0 --container app")]
 pub struct Args {
     /// Processes
     #[arg(value_name = "PID")]
     pids: Vec<u32>,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    image: Image,
     /// Take no more memory than this for new folios [default: a quarter of what
     /// is free in whole blocks]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
@@ -70,13 +73,16 @@ const LEFT: u8 = 3;
 
 /// Runs `wideleaf collapse`.
 pub fn run(args: Args) -> Result<ExitCode> {
-    if args.pids.is_empty() && args.choice.name.is_none() && args.choice.cgroup.is_none() {
-        misuse!("collapse whom? Give process numbers, --name or --cgroup");
+    let image = args.image.image.as_deref();
+    if args.pids.is_empty() && !args.choice.any() && image.is_none() {
+        misuse!(
+            "collapse whom? Give process numbers, --name, --cgroup, --pod, --container or --image"
+        );
     }
     let mut machine = args.machine.machinery()?;
     let named = !args.pids.is_empty();
     let pids = named.then_some(args.pids.as_slice());
-    let (mut targets, seen) = targets(&mut machine, pids, &args.choice.select())?;
+    let (mut targets, seen) = targets(&mut machine, pids, &args.choice.select(image)?)?;
     for pid in seen.vanished.iter().filter(|_| named) {
         tell!("wideleaf: collapse: {pid}: no such process");
     }
@@ -242,6 +248,7 @@ fn cells(
         pid: process.pid,
         name: &process.name,
         cgroup: &process.cgroup,
+        container: None,
         sight: process.sight,
         coverage: &process.total,
         pressure: &machine.pressure(&process.total),

@@ -17,7 +17,7 @@ use wideleaf_fill::{Budget, Filled, Geometry, Left, Limits, Plan, Texts, act, lo
 use wideleaf_kit::events::Event;
 use wideleaf_kit::size::{bytes, parse, short};
 use wideleaf_kit::table::{Table, left, right};
-use wideleaf_procmap::Scope;
+use wideleaf_procmap::{Scope, Select};
 
 /// Arguments of `wideleaf fill`.
 #[derive(clap::Args)]
@@ -43,7 +43,8 @@ Examples:
   wideleaf fill --libs --dry-run /usr/bin/postgres
   wideleaf fill --no-evict --limit 256M --time 10 /usr/lib/llvm-19/lib/*.so
   wideleaf fill --cgroup /system.slice/nginx.service --json
-  wideleaf fill --image docker.io/library/node:22")]
+  wideleaf fill --image docker.io/library/node:22
+  wideleaf fill --pod shop/web-0")]
 pub struct Args {
     /// Programs or shared libraries
     #[arg(value_name = "FILE")]
@@ -56,7 +57,8 @@ pub struct Args {
     pid: Vec<u32>,
     #[command(flatten)]
     choice: Choice,
-    /// The programs and libraries of this container image of podman or docker
+    /// The programs and libraries of this container image, of podman or docker; of another
+    /// runtime's, what its containers have mapped
     #[arg(long, value_name = "NAME")]
     image: Option<String>,
     /// Read only what is not cached, and drop nothing
@@ -103,10 +105,9 @@ fn rate(text: &str) -> Result<u64, String> {
 
 /// Runs `wideleaf fill`.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let processes =
-        !args.pid.is_empty() || args.choice.name.is_some() || args.choice.cgroup.is_some();
+    let processes = !args.pid.is_empty() || args.choice.any();
     if args.files.is_empty() && !processes && args.image.is_none() {
-        misuse!("fill what? Name files, --pid, --name, --cgroup or --image");
+        misuse!("fill what? Name files, --pid, --name, --cgroup, --pod, --container or --image");
     }
     if args.libs && args.files.is_empty() {
         misuse!("--libs takes the libraries of programs: name one");
@@ -158,21 +159,39 @@ fn files(args: &Args, processes: bool, sizes: &Geometry) -> Result<(Texts, bool)
         texts.read_program(program, args.libs, sizes);
     }
     if processes {
-        wrong |= of_running(args, sizes, &mut texts)?;
+        let pids = (!args.pid.is_empty()).then_some(args.pid.as_slice());
+        wrong |= of_running(pids, &args.choice.select(None)?, sizes, &mut texts)?;
     }
     if let Some(image) = &args.image {
-        let read = texts.read_image(image, sizes);
-        read.with_context(|| format!("--image {image}"))?;
+        of_image(image, sizes, &mut texts).with_context(|| format!("--image {image}"))?;
     }
     Ok((texts, wrong))
 }
 
+/// The files of an image; of one whose layers nobody tells, what its containers have mapped.
+fn of_image(image: &str, sizes: &Geometry, texts: &mut Texts) -> Result<()> {
+    let Err(why) = texts.read_image(image, sizes) else {
+        return Ok(());
+    };
+    match Choice::default().select(Some(image)) {
+        Ok(running) => {
+            tell!("wideleaf: fill: {why}; what containers of {image} have mapped is filled");
+            of_running(None, &running, sizes, texts).map(drop)
+        }
+        Err(_) => Err(why.into()),
+    }
+}
+
 /// The files of processes; whether one that was asked for could not be read.
-fn of_running(args: &Args, sizes: &Geometry, texts: &mut Texts) -> Result<bool> {
+fn of_running(
+    pids: Option<&[u32]>,
+    select: &Select,
+    sizes: &Geometry,
+    texts: &mut Texts,
+) -> Result<bool> {
     let mut machine = Machinery::new("/proc".as_ref(), None)?;
-    let pids = (!args.pid.is_empty()).then_some(args.pid.as_slice());
     let (mut found, mut matched) = (Vec::new(), 0);
-    let seen = machine.pass(pids, Scope::Text, &args.choice.select(), |process| {
+    let seen = machine.pass(pids, Scope::Text, select, |process| {
         matched += 1;
         let vmas = process.mappings.iter().map(|mapping| &mapping.vma);
         found.push(of_processes(process.pid, vmas, sizes.pmd));

@@ -18,11 +18,13 @@ Each pass looks at the files' text in the page cache and widens what has become
 narrow: after a boot, an upgrade or a reclaim. A line on standard error tells each
 change; there is none while all is well. The file is read again before each pass.
 
-The file is TOML. All but one of programs, services and images may be left out:
+The file is TOML. All but one of programs to pods may be left out:
   programs = [\"/usr/bin/node\"]        absolute paths
   libs = true                          their libraries, too
   services = [\"nginx.service\"]         or control groups by path
-  images = [\"docker.io/library/node\"]  of podman or docker
+  images = [\"docker.io/library/node\"]  of podman or docker, else what runs of them
+  containers = [\"web\"]                by name or id
+  pods = [\"shop/web-0\"]               by name, or with the namespace
   means = [\"fill\", \"collapse\"]         and \"stage\", for programs
   interval = 60                        seconds between passes
   limit = \"512M\"                       new folios in a pass

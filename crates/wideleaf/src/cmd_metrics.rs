@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf metrics`: coverage per service for the Prometheus there is.
 
-use crate::procset::{Choice, MachineArgs, Machinery};
+use crate::procset::{Choice, Image, MachineArgs, Machinery, containers};
 use crate::stdout::{tell, write_out};
 use crate::usage::misuse;
 use anyhow::{Context, Result};
@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use wideleaf_metrics::{Server, Snapshot, Wanted, render, replace, scrape};
-use wideleaf_procmap::Error;
 
 /// Arguments of `wideleaf metrics`.
 #[derive(clap::Args)]
@@ -42,6 +41,8 @@ pub struct Args {
     max_services: usize,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    image: Image,
     #[command(flatten)]
     machine: MachineArgs,
 }
@@ -95,16 +96,21 @@ fn serve(args: &Args, machine: &mut Machinery, address: SocketAddr) -> Result<Ex
         "wideleaf: metrics: serving http://{}/metrics",
         server.address()?
     );
-    let mut content = || snapshot(args, machine).map(|s| render(&s));
+    let mut content = || {
+        snapshot(args, machine)
+            .map(|s| render(&s))
+            .map_err(Into::into)
+    };
     Err(server.run(&mut content)).with_context(|| format!("--listen {address}"))
 }
 
-fn snapshot(args: &Args, machine: &mut Machinery) -> Result<Snapshot, Error> {
+fn snapshot(args: &Args, machine: &mut Machinery) -> Result<Snapshot> {
     let wanted = Wanted {
-        select: args.choice.select(),
+        select: args.choice.select(args.image.image.as_deref())?,
+        containers: containers(),
         depth: args.depth,
         max_services: args.max_services,
         version: env!("CARGO_PKG_VERSION"),
     };
-    scrape(machine, &wanted)
+    Ok(scrape(machine, &wanted)?)
 }

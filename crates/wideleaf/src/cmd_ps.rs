@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf ps`: which leaves map the text of running processes.
 
-use crate::columns::{self, Column, Line};
+use crate::columns::{self, Column, Line, of_container};
 use crate::order::{Sign, split, turn};
-use crate::procset::{Choice, MachineArgs, Machinery, Pressure, Seen, describe};
+use crate::procset::{Choice, Image, MachineArgs, Machinery, Pressure, Seen, containers, describe};
 use crate::stdout::{tell, write_json, write_out};
 use crate::usage::misuse;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use wideleaf_containers::{Container, Containers};
 use wideleaf_cpu::Cpu;
 use wideleaf_kit::size::short;
 use wideleaf_kit::table::Table;
@@ -18,7 +19,7 @@ use wideleaf_procmap::{Coverage, Folios, Mapping, Process, Scope, Sight};
 /// Arguments of `wideleaf ps`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Columns (-o): pid, name, cgroup, text (bytes of executable mappings), resident,
+Columns (-o): pid, name, cgroup, container, pod, image, text (bytes of executable mappings), resident,
 leaves (one column for each leaf size), unknown, absent (not resident), wide
 (percent of resident text in leaves wider than a base page), need (TLB entries
 to reach all of it), l1 and have (entries of the first and the last TLB level),
@@ -33,7 +34,8 @@ given by its number could not be read (the others are shown); 2 usage.
 Examples:
   wideleaf ps --sort text
   wideleaf ps -m $(pidof node)
-  wideleaf ps --cgroup /system.slice/nginx.service --json")]
+  wideleaf ps --cgroup /system.slice/nginx.service --json
+  wideleaf ps --pod shop/web-0 -o +container,image")]
 pub struct Args {
     /// Processes to show [default: all]
     #[arg(value_name = "PID")]
@@ -43,6 +45,8 @@ pub struct Args {
     all: bool,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    image: Image,
     /// A line for each mapping
     #[arg(short, long)]
     mappings: bool,
@@ -86,6 +90,7 @@ const USUAL_MAPPINGS: &str = "pid,address,perms,text,leaves,absent,need,file";
 /// A line of the table: a process, or one of its mappings.
 struct Row<'a> {
     process: &'a Process,
+    container: Option<Container>,
     mapping: Option<&'a Mapping>,
     coverage: &'a Coverage,
     pressure: Pressure,
@@ -101,6 +106,7 @@ impl Row<'_> {
             pid: self.process.pid,
             name: &self.process.name,
             cgroup: &self.process.cgroup,
+            container: self.container.as_ref(),
             sight: self.process.sight,
             coverage: self.coverage,
             pressure: &self.pressure,
@@ -123,7 +129,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     });
     // JSON nests the mappings in their process.
     let nested = args.json || !args.mappings;
-    let mut rows: Vec<Row> = shown.flat_map(|p| rows_of(p, !nested, &machine)).collect();
+    let asked = columns
+        .iter()
+        .chain([&sort.1])
+        .any(|column| of_container(*column));
+    let known = (asked || args.json).then(containers);
+    for error in known.iter().flat_map(|known| &known.errors) {
+        tell!("wideleaf: ps: {error}");
+    }
+    let rows_of = |process| rows_of(process, !nested, &machine, known.as_ref());
+    let mut rows: Vec<Row> = shown.flat_map(rows_of).collect();
     // Stable: what compares equal stays in order of process and address.
     rows.sort_by(|a, b| {
         let (sign, column) = sort;
@@ -153,7 +168,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn collect(args: &Args, machine: &mut Machinery) -> Result<(Seen, Vec<Process>)> {
     let scope = if args.data { Scope::All } else { Scope::Text };
-    let select = args.choice.select();
+    let select = args.choice.select(args.image.image.as_deref())?;
     let pids = (!args.pids.is_empty()).then_some(args.pids.as_slice());
     let mut processes = Vec::new();
     let seen = machine.pass(pids, scope, &select, |mut process| {
@@ -179,9 +194,16 @@ fn status(args: &Args, seen: &Seen) -> ExitCode {
     }
 }
 
-fn rows_of<'a>(process: &'a Process, mappings: bool, machine: &Machinery) -> Vec<Row<'a>> {
+fn rows_of<'a>(
+    process: &'a Process,
+    mappings: bool,
+    machine: &Machinery,
+    known: Option<&Containers>,
+) -> Vec<Row<'a>> {
+    let container = known.and_then(|known| known.of(&process.cgroup));
     let row = |mapping: Option<&'a Mapping>, coverage: &'a Coverage| Row {
         process,
+        container: container.clone(),
         mapping,
         coverage,
         pressure: machine.pressure(coverage),
@@ -295,6 +317,8 @@ struct ProcessOut<'a> {
     cgroup: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup_bytes: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<&'a Container>,
     sight: Sight,
     #[serde(flatten)]
     total: &'a Coverage,
@@ -327,6 +351,7 @@ fn document<'a>(
         name_bytes: row.process.name_bytes.as_deref(),
         cgroup: &row.process.cgroup,
         cgroup_bytes: row.process.cgroup_bytes.as_deref(),
+        container: row.container.as_ref(),
         sight: row.process.sight,
         total: row.coverage,
         folios: &row.process.folios,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf top`: the figures of `ps`, live.
 
-use crate::procset::{Choice, MachineArgs, Machinery};
+use crate::procset::{Choice, Image, MachineArgs, Machinery};
 use crate::stdout;
 use crate::top_app::{Action, App, Info, Row, Snapshot, TextMap};
 use crate::top_signals::Signals;
@@ -25,6 +25,8 @@ pub struct Args {
     delay: f64,
     #[command(flatten)]
     choice: Choice,
+    #[command(flatten)]
+    image: Image,
     #[command(flatten)]
     machine: MachineArgs,
 }
@@ -55,7 +57,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     // Reading a big machine's /proc takes a while; keys must not wait for it.
     let (requests, inbox) = channel();
     let (outbox, snapshots) = channel();
-    let select = args.choice.select();
+    let select = args.choice.select(args.image.image.as_deref())?;
     std::thread::Builder::new()
         .name("reader".to_owned())
         .spawn(move || read(machine, &select, &inbox, &outbox))

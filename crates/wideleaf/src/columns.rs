@@ -3,6 +3,7 @@
 
 use crate::procset::Pressure;
 use std::cmp::Ordering;
+use wideleaf_containers::Container;
 use wideleaf_kit::size::{bytes, short};
 use wideleaf_kit::table::{Align, Heading};
 use wideleaf_procmap::{Coverage, Mapping, Sight, Vma};
@@ -15,6 +16,8 @@ pub struct Line<'a> {
     pub name: &'a str,
     /// Control group.
     pub cgroup: &'a str,
+    /// The container that it is in, where that was looked for.
+    pub container: Option<&'a Container>,
     /// What could be seen of it.
     pub sight: Sight,
     /// Its bytes by leaf.
@@ -96,6 +99,36 @@ pub static CGROUP: Definition = Definition {
     of_leaves: false,
     key: |l| Key::Word(Some(l.cgroup)),
     cell: |l, _| l.cgroup.to_owned(),
+};
+
+/// The container's name, or the beginning of its id.
+pub static CONTAINER: Definition = Definition {
+    name: "container",
+    title: "CONTAINER",
+    kind: Kind::Word,
+    of_leaves: false,
+    key: |l| Key::Word(l.container.map(Container::label)),
+    cell: |l, _| or_dash(l.container.map(|c| c.label().to_owned())),
+};
+
+/// The container's pod, with the namespace.
+pub static POD: Definition = Definition {
+    name: "pod",
+    title: "POD",
+    kind: Kind::Word,
+    of_leaves: false,
+    key: |l| Key::Word(l.container.and_then(|c| c.pod.as_deref())),
+    cell: |l, _| or_dash(l.container.and_then(Container::pod_label)),
+};
+
+/// The image that the container was made from.
+pub static IMAGE: Definition = Definition {
+    name: "image",
+    title: "IMAGE",
+    kind: Kind::Word,
+    of_leaves: false,
+    key: |l| Key::Word(l.container.and_then(|c| c.image.as_deref())),
+    cell: |l, _| or_dash(l.container.and_then(|c| c.image.clone())),
 };
 
 /// Bytes of the mappings.
@@ -250,10 +283,15 @@ pub static FILE: Definition = Definition {
 };
 
 /// All but those of leaves.
-pub static ALL: [&Definition; 18] = [
-    &PID, &NAME, &CGROUP, &TEXT, &RESIDENT, &UNKNOWN, &ABSENT, &WIDE, &NEED, &L1, &HAVE, &L1LOAD,
-    &LOAD, &SIGHT, &ADDRESS, &OFFSET, &PERMS, &FILE,
+pub static ALL: [&Definition; 21] = [
+    &PID, &NAME, &CGROUP, &CONTAINER, &POD, &IMAGE, &TEXT, &RESIDENT, &UNKNOWN, &ABSENT, &WIDE,
+    &NEED, &L1, &HAVE, &L1LOAD, &LOAD, &SIGHT, &ADDRESS, &OFFSET, &PERMS, &FILE,
 ];
+
+/// Whether a column is about the container.
+pub fn of_container(column: Column) -> bool {
+    [&CONTAINER, &POD, &IMAGE].map(Column::Of).contains(&column)
+}
 
 fn whole<'a>(number: u64) -> Key<'a> {
     Key::Number(number as f64)

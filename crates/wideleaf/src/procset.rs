@@ -3,10 +3,11 @@
 //! choose a CPU and processes, and the CPU in words.
 
 use crate::usage::Usage;
-use anyhow::Result;
-use std::path::PathBuf;
+use anyhow::{Result, anyhow};
+use std::path::{Path, PathBuf};
+use wideleaf_containers::{Containers, Wanted};
 use wideleaf_kit::size::short;
-use wideleaf_procmap::Select;
+use wideleaf_procmap::{Select, Within};
 pub use wideleaf_procset::{Machinery, Pressure, Seen};
 
 /// Options that say what the leaves are measured against.
@@ -45,13 +46,60 @@ pub struct Choice {
     /// for any characters
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Only processes in containers of this pod, by its name or as NAMESPACE/POD
+    #[arg(long, value_name = "POD")]
+    pub pod: Option<String>,
+    /// Only processes in this container, by its name or the beginning of its id
+    #[arg(long, value_name = "NAME")]
+    pub container: Option<String>,
 }
 
+/// The option that chooses processes by what they were made from.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Image {
+    /// Only processes in containers of this image, as `node:22` or by its whole name
+    #[arg(long, value_name = "NAME")]
+    pub image: Option<String>,
+}
+
+/// Where runtimes keep what they know.
+const ROOT: &str = "/";
+
 impl Choice {
-    /// As the reader wants it.
-    pub fn select(&self) -> Select {
-        wideleaf_procset::select(self.name.as_deref(), self.cgroup.as_deref())
+    /// Whether it chooses any.
+    pub fn any(&self) -> bool {
+        let given = [&self.cgroup, &self.name, &self.pod, &self.container];
+        given.iter().any(|given| given.is_some())
     }
+
+    /// As the reader wants it; of containers of `image`, if one is given.
+    ///
+    /// # Errors
+    ///
+    /// If no container is known by such a name.
+    pub fn select(&self, image: Option<&str>) -> Result<Select> {
+        let mut select = wideleaf_procset::select(self.name.as_deref(), self.cgroup.as_deref());
+        let wanted = Wanted {
+            pod: self.pod.clone(),
+            container: self.container.clone(),
+            image: image.map(str::to_owned),
+        };
+        if wanted.any() {
+            let known = containers();
+            if let Err(error) = known.check(&wanted) {
+                // A runtime that could not be asked may be the reason.
+                let why = known.errors.iter().map(|error| format!("; {error}"));
+                return Err(anyhow!("{error}{}", why.collect::<String>()));
+            }
+            select.within = Some(Within::new(known.takes(wanted, ROOT.into())));
+        }
+        Ok(select)
+    }
+}
+
+/// The containers of this machine.
+pub fn containers() -> Containers {
+    Containers::look(Path::new(ROOT))
 }
 
 /// What the figures are counted for, in three lines for a human.

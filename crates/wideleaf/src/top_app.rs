@@ -28,6 +28,7 @@ impl Row {
             pid: self.pid,
             name: &self.name,
             cgroup: "",
+            container: None,
             sight: self.sight,
             coverage: &self.text,
             pressure: &self.pressure,
