@@ -18,7 +18,7 @@ Variants:       pristine, patched; and parts of the series, each with those befo
                 reads (text read by the widest leaf that its mapping holds), writes
                 (write faults on shared mappings map what fits of a folio), evidence
                 (text read so only where faults gave evidence that it pays).
-                The lean series on text, of less code, on 7.3: lean.
+                The lean series on text, of less code: lean.
                 The series on the linear map: linear-map; both (patched, then linear-map)
 
 Bases:          6.12 (default), 7.3
