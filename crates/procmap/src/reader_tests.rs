@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The reader on trees that look like /proc, and on the real one.
 
-use crate::{Error, Extent, Process, Reader, Scope, Select, Sight};
+use crate::{Error, Extent, Process, Reader, Scope, Select, Sight, Within};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::{self, File};
