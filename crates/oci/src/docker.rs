@@ -93,8 +93,12 @@ fn one(
         });
         return Ok(None);
     }
-    let naming = |digest: &Digest| format!("{}.tar", digest.hex());
-    let done = image.align(store, &naming, options, scratch, observer)?;
+    let end = match image.compression() {
+        Compression::None => "tar",
+        _ => "tar.gz",
+    };
+    let layer_name = |digest: &Digest| format!("{}.{end}", digest.hex());
+    let done = image.align(store, &layer_name, options, scratch, observer)?;
     let mut new = None;
     if let Some(renewed) = &done.new {
         let content = bytes(&renewed.config);
@@ -104,8 +108,7 @@ fn one(
             written.map_err(Error::io("the new configuration", "cannot write"))
         })?;
         let layer = renewed.report();
-        let layer_name = format!("{}.tar", renewed.layer.hex());
-        new = Some((naming(&digest), layer, layer_name));
+        new = Some((naming(&digest), layer, layer_name(&renewed.layer)));
     }
     let tags = item["RepoTags"].as_array().into_iter().flatten();
     report.images.push(report::Image {

@@ -112,6 +112,14 @@ impl Image {
         parts.into_iter().flatten().collect::<Vec<_>>().join("/")
     }
 
+    /// How a new layer is compressed: as the topmost, but for zstd, of which gzip takes the place.
+    pub(crate) fn compression(&self) -> Compression {
+        match self.layers.last().map(|layer| layer.compression) {
+            Some(Compression::None) => Compression::None,
+            _ => Compression::Gzip,
+        }
+    }
+
     /// Aligns the files that gain by it, and puts them into a new layer.
     pub(crate) fn align(
         mut self,
@@ -159,10 +167,7 @@ impl Image {
             true => None,
             false => {
                 observer.event(Event::Step(&format!("{platform}: writing the new layer")));
-                let compression = match self.layers.last().map(|layer| layer.compression) {
-                    Some(Compression::None) => Compression::None,
-                    _ => Compression::Gzip,
-                };
+                let compression = self.compression();
                 let mut new = write(store, naming, compression, &changed, &gathered, options)?;
                 new.config = std::mem::take(&mut self.config);
                 amend(&mut new, changed.len(), options);
