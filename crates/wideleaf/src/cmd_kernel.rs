@@ -32,7 +32,7 @@ Examples:
   wideleaf kernel build --base 7.3 --arch x86_64 --variant patched
   wideleaf kernel build --arch arm64 --config debian-cloud --variant pristine
   wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
-  wideleaf kernel export --series fixes --base 7.3 /tmp/fixes
+  wideleaf kernel export --series fixes --base 7.3 /tmp/series-fixes
   wideleaf kernel import --base 6.12 --tree ~/linux base..HEAD
   wideleaf kernel import --base 7.3 --tree ~/linux --mark reads=HEAD~4 v7.3..HEAD
   wideleaf kernel check --base all")]
