@@ -13,7 +13,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use wideleaf_elf::{Cause, Elf, LEAF_2M, judge};
+use wideleaf_elf::{Cause, Elf, FileSystem, LEAF_2M, Source, judge};
 use wideleaf_kit::fresh::relink;
 
 /// What to do with a file that has several names.
@@ -39,6 +39,9 @@ pub struct Options {
     pub always: bool,
     /// Leave files alone whose text gains no leaf by it.
     pub only_gaining: bool,
+    /// Judge gains as containers see the file: through overlayfs, which aligns no mapping. Else the
+    /// file system is taken for one that aligns mappings, as those of programs do on a host.
+    pub overlay: bool,
     /// Decide and report, write nothing.
     pub dry_run: bool,
     /// Append the note that [`restore`] needs.
@@ -60,6 +63,7 @@ impl Options {
             strippable: false,
             always: false,
             only_gaining: false,
+            overlay: false,
             dry_run: false,
             note: false,
             hard_links: HardLinks::Refuse,
@@ -210,7 +214,7 @@ pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, R
     let original = Original::open_for(path, target)?;
     let original = without_note(original)?;
     let bytes = &original.bytes[..];
-    let elf = Elf::read(&bytes)?;
+    let elf = read(&bytes, options)?;
     let verdict = judge(&elf);
     let mut report = Report {
         status: Status::Good,
@@ -227,7 +231,7 @@ pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, R
         names: Vec::new(),
         backup: None,
     };
-    let on_disk = Elf::read(&on_disk(&original)?)?;
+    let on_disk = read(&on_disk(&original)?, options)?;
     let done = is_aligned(&on_disk, options.leaf) || is_good(&on_disk, options);
     if done && !options.always && !elf.segments.is_empty() {
         report.usable_before = judge(&on_disk).usable;
@@ -277,8 +281,8 @@ pub fn restore(path: &Path, target: Target, options: &Options) -> Result<Report,
     let original = Original::open_for(path, target)?;
     let old = note::restore(&original.bytes)?;
     check(&original.file, &original.metadata, options.force)?;
-    let now = Elf::read(&&original.bytes[..])?;
-    let elf = Elf::read(&&old[..])?;
+    let now = read(&&original.bytes[..], options)?;
+    let elf = read(&&old[..], options)?;
     let report = Report {
         status: Status::Restored,
         leaf: options.leaf,
@@ -307,6 +311,13 @@ pub fn restore(path: &Path, target: Target, options: &Options) -> Result<Report,
 
 /// What the segments look like in the file itself, which may be one that was
 /// aligned before.
+/// A file's headers, with the file system that it is judged for.
+fn read(source: &impl Source, options: &Options) -> Result<Elf, wideleaf_elf::Error> {
+    let mut elf = Elf::read(source)?;
+    elf.file_system = options.overlay.then_some(FileSystem::OVERLAY);
+    Ok(elf)
+}
+
 fn on_disk(original: &Original) -> Result<wideleaf_elf::FileSource, Refusal> {
     let file = original.file.try_clone();
     file.and_then(wideleaf_elf::FileSource::new)

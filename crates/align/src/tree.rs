@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use wideleaf_elf::{Elf, FileSource};
+use wideleaf_elf::{Elf, FileSource, FileSystem};
 
 /// Which files are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,9 @@ pub struct Found {
     pub mounts: Vec<PathBuf>,
 }
 
-/// Finds the files below `root` that are wanted.
-pub fn find(root: &Path, wanted: Wanted) -> Found {
+/// Finds the files below `root` that are wanted, judged for an overlay as by
+/// [`Options::overlay`](crate::Options).
+pub fn find(root: &Path, wanted: Wanted, overlay: bool) -> Found {
     let mut found = Found::default();
     let device = match root.metadata() {
         Ok(metadata) => metadata.dev(),
@@ -77,7 +78,7 @@ pub fn find(root: &Path, wanted: Wanted) -> Found {
     }
     for (_, mut names) in files {
         names.sort();
-        match look(&names[0], wanted) {
+        match look(&names[0], wanted, overlay) {
             Ok(None) => {}
             Ok(Some(is_wanted)) => {
                 found.looked_at += 1;
@@ -93,7 +94,7 @@ pub fn find(root: &Path, wanted: Wanted) -> Found {
 }
 
 /// Whether a file is wanted; None if no loader loads it.
-fn look(path: &Path, wanted: Wanted) -> io::Result<Option<bool>> {
+fn look(path: &Path, wanted: Wanted, overlay: bool) -> io::Result<Option<bool>> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     let options = options.read(true).custom_flags(flags.bits() as i32);
@@ -107,7 +108,10 @@ fn look(path: &Path, wanted: Wanted) -> io::Result<Option<bool>> {
         return Ok(None);
     }
     let marked = is_marked(&file)?;
-    let elf = read(file)?;
+    let mut elf = read(file)?;
+    if let Some(elf) = &mut elf {
+        elf.file_system = overlay.then_some(FileSystem::OVERLAY);
+    }
     Ok(elf
         .filter(|elf| !elf.segments.is_empty())
         .map(|elf| match wanted {
@@ -147,11 +151,11 @@ mod tests {
         fs::write(at("script"), "#!/bin/sh\n").unwrap();
         fs::write(at("empty"), "").unwrap();
         fs::write(at("damaged"), "\x7fELF and no more").unwrap();
-        let found = find(dir.path(), Wanted::All);
+        let found = find(dir.path(), Wanted::All, true);
         let expected = ["c", "usr/bin/a", "usr/bin/b"].map(at).to_vec();
         assert_eq!((&found.files[..], found.looked_at), (&[expected][..], 1));
         assert!(found.errors.is_empty() && found.mounts.is_empty());
-        assert!(find(dir.path(), Wanted::Aligned).files.is_empty());
-        assert_eq!(find(&at("none"), Wanted::All).errors.len(), 1);
+        assert!(find(dir.path(), Wanted::Aligned, true).files.is_empty());
+        assert_eq!(find(&at("none"), Wanted::All, true).errors.len(), 1);
     }
 }

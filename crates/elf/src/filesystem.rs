@@ -11,3 +11,11 @@ pub struct FileSystem {
     /// Whether it asks mmap to align large mappings to the PMD's size.
     pub aligns: bool,
 }
+
+impl FileSystem {
+    /// What containers see their image through.
+    pub const OVERLAY: FileSystem = FileSystem {
+        name: "overlay",
+        aligns: false,
+    };
+}

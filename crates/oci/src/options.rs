@@ -19,6 +19,7 @@ impl Options {
         Options {
             align: wideleaf_align::Options {
                 only_gaining: true,
+                overlay: true,
                 ..align
             },
             platforms: Vec::new(),

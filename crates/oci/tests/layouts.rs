@@ -211,6 +211,22 @@ fn an_image_in_which_nothing_gains_and_a_dry_run_leave_every_byte() {
 }
 
 #[test]
+fn overlay_aligns_no_library_so_one_that_ext4_would_align_gains() {
+    let library = library::by_gnu_ld(5 * M);
+    let layout = Layout::of(&[Layer::plain(Archive::new().file("lib.so", &library))]);
+    let report = align(&layout.root()).unwrap();
+    let Outcome::Aligned {
+        usable_before,
+        usable_after,
+        ..
+    } = report.images[0].files[0].outcome
+    else {
+        panic!("{report:?}");
+    };
+    assert_eq!((usable_before, usable_after), (0, 2 * M));
+}
+
+#[test]
 fn only_what_containers_see_is_aligned() {
     let library = gaining(5 * M);
     let layout = Layout::of(&[

@@ -68,6 +68,18 @@ fn rootfs() -> tempfile::TempDir {
 }
 
 #[test]
+fn a_library_that_only_a_hosts_file_system_aligns_gains_below_a_root() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lib.so"), library::by_gnu_ld(5 * M)).unwrap();
+    let report = json(&done(&["-r", "--json"], dir.path()));
+    let file = &report["files"][0];
+    assert_eq!(file["usable_before"], 0, "{report}");
+    assert_eq!(file["usable_after"], 2 * M, "{report}");
+    let again = json(&done(&["-r", "--json"], dir.path()));
+    assert_eq!(again["files"], serde_json::json!([]), "{again}");
+}
+
+#[test]
 fn a_root_file_system_is_aligned_in_place_and_restored() {
     let dir = rootfs();
     let at = |name: &str| dir.path().join(name);

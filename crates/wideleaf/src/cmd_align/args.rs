@@ -54,7 +54,8 @@ pub struct Args {
     /// archives of images
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
-    /// All programs and libraries below folders that gain by it: of a root file system
+    /// All programs and libraries below folders that gain by it, as containers see them: of a
+    /// root file system
     #[arg(short, long, conflicts_with_all = ["output", "oci"])]
     pub(super) recursive: bool,
     /// Put a layer of aligned files on container images: on those of OCI layouts, and of archives
@@ -157,6 +158,8 @@ impl Args {
             strippable: !self.force,
             always: self.always,
             only_gaining: self.only_gaining || (self.leaf == LEAF_2M && !self.all && !self.always),
+            // Folders hold root file systems of containers.
+            overlay: self.recursive,
             dry_run: self.dry_run,
             note: !self.no_note,
             hard_links: match self.hard_links {

@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             files.push(vec![path.clone()]);
             continue;
         }
-        let found = find(path, wanted);
+        let found = find(path, wanted, options.overlay);
         for (path, error) in &found.errors {
             tell!("wideleaf: align: {}: {error}", printable_path(path));
             failed = true;
