@@ -10,6 +10,7 @@ use wideleaf_elf::{
     explain, fix,
 };
 use wideleaf_inspect::{Entry, Found, Staged, Summary, summary};
+use wideleaf_jit::Account;
 use wideleaf_kit::names::{hex, lossy};
 use wideleaf_outlook::{self as outlook, Outlook};
 
@@ -20,6 +21,8 @@ const SCHEMA: u32 = 1;
 struct Document<'f> {
     schema: u32,
     files: Files<'f>,
+    /// Text that processes have made at run time.
+    processes: &'f [Account],
     errors: Vec<Failure>,
     summary: Summary,
 }
@@ -111,7 +114,7 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
 
 /// Writes everything that was found. `pages` limits the kernels by their base
 /// page size in bytes; empty means all.
-pub fn write(found: &Found, pages: &[u64]) -> Result<()> {
+pub fn write(found: &Found, pages: &[u64], processes: &[Account]) -> Result<()> {
     let failure = |(path, error): &(std::path::PathBuf, wideleaf_inspect::Error)| Failure {
         path: lossy(path.as_os_str().as_bytes()),
         path_bytes: hex(path.as_os_str().as_bytes()),
@@ -123,6 +126,7 @@ pub fn write(found: &Found, pages: &[u64]) -> Result<()> {
             entries: &found.entries,
             pages,
         },
+        processes,
         errors: found.errors.iter().map(failure).collect(),
         summary: summary(found),
     };
