@@ -24,6 +24,8 @@ Examples:
       wideleaf inspect --map $(command -v node)
   Which programs and libraries have most to gain?
       wideleaf inspect -r /usr
+  Which gain most by code and constants in one segment (align --merge)?
+      wideleaf inspect -r --all -o MERGE,TEXT,CAUSE,FILE --sort MERGE /usr
   The same for a script, in bytes, largest gain first:
       wideleaf inspect -r -b -n -o GAIN,CAUSE,FILE /opt
   Everything about every library, as JSON:

@@ -17,6 +17,7 @@ fn options() -> Options {
         always: false,
         strippable: true,
         only_gaining: false,
+        merge: false,
         dry_run: false,
         note: false,
         hard_links: HardLinks::All,

@@ -6,8 +6,8 @@ use anyhow::Result;
 use serde::{Serialize, Serializer};
 use std::os::unix::ffi::OsStrExt;
 use wideleaf_elf::{
-    Class, FileSystem, Fix, Kind, Linker, Machine, Order, Packer, SectionFacts, Segment, Verdict,
-    explain, fix,
+    Class, FileSystem, Fix, Join, Kind, LEAF_2M, Linker, Machine, Order, Packer, SectionFacts,
+    Segment, Verdict, explain, fix, join,
 };
 use wideleaf_inspect::{Entry, Found, Staged, Summary, summary};
 use wideleaf_jit::Account;
@@ -59,6 +59,8 @@ struct File<'f> {
     text: u64,
     usable: u64,
     gain: u64,
+    /// The segments that `align --merge` would join, and the gain.
+    merge: Option<Join>,
     segments: Vec<Judged<'f>>,
     kernels: Vec<Outlook>,
 }
@@ -105,6 +107,7 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
         text: verdict.text,
         usable: verdict.usable,
         gain: verdict.gain,
+        merge: join(elf, LEAF_2M),
         segments: verdict.segments.iter().map(judged).collect(),
         kernels: pages
             .flat_map(|page| outlook::outlook(elf, entry.size, page))
