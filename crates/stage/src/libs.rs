@@ -32,9 +32,11 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, Error> {
     }
     let no_name = || bad("names no interpreter".into());
     let interpreter = elf.interpreter.ok_or_else(no_name)?;
+    // By a symbolic link its libraries would be sought beside the link ($ORIGIN).
+    let path = program.canonicalize().map_err(|e| bad(e.to_string()))?;
     let output = Command::new(&interpreter)
         .arg("--list")
-        .arg(program)
+        .arg(path)
         .output()
         .map_err(|e| bad(format!("its interpreter {}: {e}", interpreter.display())))?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -259,7 +259,8 @@ fn code_that_was_made_becomes_wide_and_reserved_memory_stays_empty() {
     // More if the kernel has put the mapping at a multiple of 2M.
     assert!(left.iter().map(bytes).sum::<u64>() >= 2 * M2 as u64);
     // SAFETY: mapped for as long as `code` lives.
-    assert_eq!(unsafe { *(code.address as *const u8) }, 0x5a);
+    let byte = unsafe { *(code.address as *const u8) };
+    assert_eq!(byte, 0x5a);
     // Nothing that could be wide was left.
     assert_eq!(
         collapse(&["--limit", "1G", &myself()]).status.code(),
