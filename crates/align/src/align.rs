@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Aligns or restores one file, start to end.
 
+use crate::merge::merge;
 use crate::protect::{
     all_names, broken_signatures, check, check_no_mount, check_replaceable, has_backup,
 };
@@ -13,7 +14,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use wideleaf_elf::{Cause, Elf, FileSystem, LEAF_2M, Source, judge};
+use wideleaf_elf::{Cause, Elf, FileSystem, Join, LEAF_2M, Source, judge};
 use wideleaf_kit::fresh::relink;
 
 /// What to do with a file that has several names.
@@ -42,6 +43,8 @@ pub struct Options {
     /// Judge gains as containers see the file: through overlayfs, which aligns no mapping. Else the
     /// file system is taken for one that aligns mappings, as those of programs do on a host.
     pub overlay: bool,
+    /// Make code and the constants beside it one segment where that gives whole blocks.
+    pub merge: bool,
     /// Decide and report, write nothing.
     pub dry_run: bool,
     /// Append the note that [`restore`] needs.
@@ -64,6 +67,7 @@ impl Options {
             always: false,
             only_gaining: false,
             overlay: false,
+            merge: false,
             dry_run: false,
             note: false,
             hard_links: HardLinks::Refuse,
@@ -120,6 +124,8 @@ pub struct Report {
     pub usable_after: u64,
     /// Loadable segments, if offsets moved.
     pub segments: Vec<Moved>,
+    /// Segments that are one now, if any were joined.
+    pub merged: Option<Join>,
     /// Checksums and signatures kept elsewhere that do not fit any more.
     pub signatures_broken: Vec<String>,
     /// All names of the new file that replaced old ones, if there are several.
@@ -134,6 +140,13 @@ struct Original {
     file: File,
     metadata: Metadata,
     bytes: Vec<u8>,
+}
+
+impl Drop for Original {
+    // Closing alone leaves the lock to a child that another thread has forked meanwhile.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl Original {
@@ -213,9 +226,16 @@ impl Original {
 pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, Refusal> {
     let original = Original::open_for(path, target)?;
     let original = without_note(original)?;
-    let bytes = &original.bytes[..];
-    let elf = read(&bytes, options)?;
+    let elf = read(&&original.bytes[..], options)?;
     let verdict = judge(&elf);
+    let merged = match options.merge {
+        true => merge(&original.bytes, &elf, options.leaf)?,
+        false => None,
+    };
+    let (bytes, elf) = match &merged {
+        Some(merged) => (&merged.bytes[..], merged.elf.clone()),
+        None => (&original.bytes[..], elf),
+    };
     let mut report = Report {
         status: Status::Good,
         leaf: options.leaf,
@@ -227,12 +247,15 @@ pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, R
         usable_before: verdict.usable,
         usable_after: verdict.usable,
         segments: Vec::new(),
+        merged: None,
         signatures_broken: Vec::new(),
         names: Vec::new(),
         backup: None,
     };
     let on_disk = read(&on_disk(&original)?, options)?;
-    let done = is_aligned(&on_disk, options.leaf) || is_good(&on_disk, options);
+    // As few segments: what could be joined was joined before.
+    let joined = merged.is_none() || on_disk.segments.len() == elf.segments.len();
+    let done = joined && (is_aligned(&on_disk, options.leaf) || is_good(&on_disk, options));
     if done && !options.always && !elf.segments.is_empty() {
         report.usable_before = judge(&on_disk).usable;
         report.usable_after = report.usable_before;
@@ -253,17 +276,19 @@ pub fn align(path: &Path, target: Target, options: &Options) -> Result<Report, R
     report.status = Status::Aligned;
     report.huge_after = plan.blocks(bytes, LEAF_2M);
     report.segments = plan.segments.clone();
+    report.merged = merged.as_ref().map(|merged| merged.join.clone());
     report.signatures_broken = broken_signatures(&original.path, &original.file);
     if options.dry_run {
         report.size_after = plan.size;
         report.disk_after = plan.disk(bytes);
         return Ok(report);
     }
+    let table = merged.as_ref().map(|merged| &merged.table);
     let write = |file: &File| {
         let needed = plan.disk(bytes);
         plan.write(bytes, file)
             .and_then(|()| match options.note {
-                true => note::append(&plan, bytes, file),
+                true => note::append(&plan, &original.bytes, table, file),
                 false => Ok(()),
             })
             .map_err(Refusal::write(written(&original, target), needed))?;
@@ -294,6 +319,7 @@ pub fn restore(path: &Path, target: Target, options: &Options) -> Result<Report,
         usable_before: judge(&now).usable,
         usable_after: judge(&elf).usable,
         segments: Vec::new(),
+        merged: None,
         signatures_broken: broken_signatures(&original.path, &original.file),
         names: Vec::new(),
         backup: None,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whether it is worth trying.
 
-use wideleaf_elf::{Cause, Elf, Kind, judge};
+use wideleaf_elf::{Cause, Elf, Kind, LEAF_2M, join, judge};
 
 /// Whether 2M leaves could map more of a file's text if its offsets or `p_align` were others: what
 /// linking anew alone can mend does not count.
@@ -18,4 +18,9 @@ pub fn could_gain(elf: &Elf) -> bool {
         );
         mended && elf.segments[v.position].is_text() && v.possible > v.usable
     })
+}
+
+/// The same if code and the constants beside it may become one segment.
+pub fn could_gain_merged(elf: &Elf) -> bool {
+    could_gain(elf) || join(elf, LEAF_2M).is_some()
 }

@@ -12,6 +12,7 @@ use object::elf::{
 };
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use std::mem::{offset_of, size_of};
+use wideleaf_elf::Segment;
 
 /// A program header, as far as placing in the file goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,10 @@ struct Shape {
     section: usize,
     e_phoff: usize,
     e_shoff: usize,
+    p_flags: usize,
     p_offset: usize,
+    p_filesz: usize,
+    p_memsz: usize,
     p_align: usize,
     sh_offset: usize,
 }
@@ -72,7 +76,10 @@ macro_rules! shape {
             section: size_of::<elf::$section<Endianness>>(),
             e_phoff: offset_of!($header<Endianness>, e_phoff),
             e_shoff: offset_of!($header<Endianness>, e_shoff),
+            p_flags: offset_of!($program<Endianness>, p_flags),
             p_offset: offset_of!($program<Endianness>, p_offset),
+            p_filesz: offset_of!($program<Endianness>, p_filesz),
+            p_memsz: offset_of!($program<Endianness>, p_memsz),
             p_align: offset_of!($program<Endianness>, p_align),
             sh_offset: offset_of!($section<Endianness>, sh_offset),
         }
@@ -129,6 +136,21 @@ impl Headers {
         }
     }
 
+    /// Has the program header of `segment` cover it, readable and executable, and makes the
+    /// `others` PT_NULL.
+    pub(crate) fn store_joined(&self, table: &mut [u8], segment: &Segment, others: &[usize]) {
+        let mut entries: Vec<&mut [u8]> = table.chunks_exact_mut(self.shape.program).collect();
+        let entry = &mut *entries[segment.index];
+        let flags = u64::from((elf::PF_R | elf::PF_X).0);
+        self.put_sized(entry, self.shape.p_flags, flags, size_of::<u32>());
+        self.put(entry, self.shape.p_filesz, segment.file_size);
+        self.put(entry, self.shape.p_memsz, segment.memory_size);
+        for other in others {
+            // All of it zero is one that says nothing.
+            entries[*other].fill(0);
+        }
+    }
+
     /// Writes each section's offset into their table.
     pub(crate) fn store_sections(&self, table: &mut [u8]) {
         let entries = table.chunks_exact_mut(self.shape.section);
@@ -138,9 +160,13 @@ impl Headers {
     }
 
     fn put(&self, structure: &mut [u8], at: usize, value: u64) {
+        self.put_sized(structure, at, value, self.shape.word);
+    }
+
+    fn put_sized(&self, structure: &mut [u8], at: usize, value: u64, size: usize) {
         let little = value.to_le_bytes();
-        let field = &mut structure[at..at + self.shape.word];
-        field.copy_from_slice(&little[..self.shape.word]);
+        let field = &mut structure[at..at + size];
+        field.copy_from_slice(&little[..size]);
         if self.endian == Endianness::Big {
             field.reverse();
         }

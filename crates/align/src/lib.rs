@@ -2,6 +2,8 @@
 //! Rewrites a linked ELF file so that every loadable segment is congruent at a
 //! leaf's size: file offsets move, addresses and contents stay.
 //!
+//! Asked to, it first makes code and the constants beside it one segment.
+//!
 //! Three steps, apart: [`plan()`] decides from the headers where each byte
 //! goes; writing copies runs of bytes, sparsely, and reads all of it back;
 //! replacing gives the new file the old one's owner, mode, attributes, times
@@ -15,6 +17,7 @@ mod align;
 mod copy;
 mod gain;
 mod headers;
+mod merge;
 mod note;
 mod plan;
 mod protect;
@@ -25,7 +28,7 @@ mod write;
 
 pub use align::{HardLinks, Options, Report, Status, Target, align, restore};
 pub use copy::{copy, copy_mapped};
-pub use gain::could_gain;
+pub use gain::{could_gain, could_gain_merged};
 pub use plan::{Moved, Plan, Run, is_aligned, plan};
 pub use refusal::Refusal;
 pub use replace::copy_rights;

@@ -31,10 +31,19 @@ struct Note {
     programs: Vec<(u64, u64)>,
     /// `sh_offset` of each section.
     sections: Vec<u64>,
+    /// The table of program headers, if segments were joined, and its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    table: Option<(u64, Vec<u8>)>,
 }
 
-/// Writes the note behind a file that was written by this plan.
-pub(crate) fn append(plan: &Plan, original: &[u8], out: &File) -> std::io::Result<()> {
+/// Writes the note behind a file that was written by this plan; `table` is the original's table of
+/// program headers if segments were joined before it was planned.
+pub(crate) fn append(
+    plan: &Plan,
+    original: &[u8],
+    table: Option<&(u64, Vec<u8>)>,
+    out: &File,
+) -> std::io::Result<()> {
     let before = &plan.before;
     let note = Note {
         size: original.len() as u64,
@@ -48,6 +57,7 @@ pub(crate) fn append(plan: &Plan, original: &[u8], out: &File) -> std::io::Resul
             .map(|p| (p.offset, p.align))
             .collect(),
         sections: before.sections.iter().map(|s| s.offset).collect(),
+        table: table.cloned(),
     };
     let mut bytes = serde_json::to_vec(&note).expect("numbers and a string");
     let length = bytes.len() as u64;
@@ -105,6 +115,10 @@ pub(crate) fn restore(file: &[u8]) -> Result<Vec<u8>, Refusal> {
         section.offset = *offset;
     }
     store(&headers, &mut old).ok_or(Refusal::Changed)?;
+    if let Some((at, table)) = &note.table {
+        let place = slice(&mut old, *at, table.len() as u64).ok_or(Refusal::Changed)?;
+        place.copy_from_slice(table);
+    }
     match blake3::hash(&old).to_string() == note.hash {
         true => Ok(old),
         false => Err(Refusal::Changed),

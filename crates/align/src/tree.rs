@@ -2,8 +2,8 @@
 //! Finds the files of a folder that are worth aligning: a root file system that becomes an image.
 //! No symbolic link is followed, for it leads to files of the machine, not of the folder.
 
-use crate::could_gain;
 use crate::note::is_marked;
+use crate::{could_gain, could_gain_merged};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -16,6 +16,8 @@ use wideleaf_elf::{Elf, FileSource, FileSystem};
 pub enum Wanted {
     /// Those whose text 2M leaves could map more of.
     Gaining,
+    /// Those whose text they could map more of, also if code and constants become one segment.
+    GainingMerged,
     /// All that are loaded by segments.
     All,
     /// Those that were aligned, with the note that undoing it needs.
@@ -116,6 +118,7 @@ fn look(path: &Path, wanted: Wanted, overlay: bool) -> io::Result<Option<bool>> 
         .filter(|elf| !elf.segments.is_empty())
         .map(|elf| match wanted {
             Wanted::Gaining => could_gain(&elf),
+            Wanted::GainingMerged => could_gain_merged(&elf),
             Wanted::All => true,
             Wanted::Aligned => marked,
         }))

@@ -370,6 +370,103 @@ fn a_second_leaf_starts_from_the_original_again() {
     assert!(std::fs::read(&out).unwrap() == bytes);
 }
 
+/// As GNU ld links with separate-code: code between constants, written data behind.
+fn separate_code(bits64: bool, big: bool) -> Vec<u8> {
+    let programs = vec![
+        Program {
+            kind: image::PT_INTERP,
+            flags: R,
+            offset: 0x300,
+            address: 0x40_0300,
+            file_size: 0x10,
+            memory_size: 0x10,
+            align: 1,
+        },
+        load(R, 0, 0x40_0000, 0x1_e3e8, 0x1000),
+        load(R | X, 0x2_0000, 0x42_0000, 0x1a_2289, 0x1000),
+        load(R, 0x1c_3000, 0x5c_3000, 0x5_2968, 0x1000),
+        load(R | W, 0x21_5dc8, 0xa1_6dc8, 0x1230, 0x1000),
+    ];
+    fill(Image::new(bits64, big, ET_EXEC, programs).bytes(), 0x200)
+}
+
+#[test]
+fn code_and_constants_become_one_segment_and_no_byte_of_them_changes() {
+    let merge = Options {
+        merge: true,
+        ..options()
+    };
+    for (bits64, big) in [(true, false), (false, false), (true, true)] {
+        let bytes = separate_code(bits64, big);
+        let dir = tempfile::tempdir().unwrap();
+        // It is restored as well, to the last byte.
+        let new = aligned(dir.path(), &bytes, &merge).unwrap();
+        let read = elf(&new);
+        assert!(is_aligned(&read, LEAF));
+        let flags: Vec<String> = read.segments.iter().map(Segment::flags).collect();
+        assert_eq!(flags, ["r-x", "rw-"]);
+        let one = &read.segments[0];
+        assert_eq!((one.address, one.file_size), (0x40_0000, 0x21_5968));
+        // Headers apart, each page is what it was; one page between the segments is new.
+        let before = load_file(&bytes, &elf(&bytes).segments, 4096).unwrap();
+        let after = load_file(&new, &read.segments, 4096).unwrap();
+        assert_eq!(after.len(), before.len() + 1);
+        for (address, (page, _)) in before.iter().filter(|(address, _)| **address != 0x40_0000) {
+            assert!(*page == after[address].0, "{address:#x}");
+        }
+        let (old, new) = (&before[&0x40_0000].0, &after[&0x40_0000].0);
+        let headers = 64 + 5 * 56;
+        assert!(old[headers..] == new[headers..]);
+    }
+}
+
+#[test]
+fn joining_is_reported_done_once_and_only_where_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, out) = (dir.path().join("old"), dir.path().join("new"));
+    let bytes = separate_code(true, false);
+    std::fs::write(&path, &bytes).unwrap();
+    let gaining = Options {
+        only_gaining: true,
+        note: true,
+        ..Options::new(LEAF)
+    };
+    let merge = Options {
+        merge: true,
+        ..gaining.clone()
+    };
+    let report = align(&path, Target::File(&out), &gaining).unwrap();
+    assert_eq!((report.status, report.merged), (Status::NoGain, None));
+    let report = align(&path, Target::File(&out), &merge).unwrap();
+    let join = report.merged.unwrap();
+    assert_eq!(join.segments, [1, 2, 3]);
+    assert_eq!(
+        (join.constants, join.between),
+        (0x1_e3e8 + 0x5_2968, 0x1000)
+    );
+    assert_eq!((report.usable_before, report.usable_after), (0, LEAF));
+    // The second time, with and without the option, it is good.
+    for options in [&merge, &gaining] {
+        let report = align(&out, Target::InPlace, options).unwrap();
+        assert_eq!(report.status, Status::Good);
+    }
+    // One that was aligned before is joined from what it was.
+    let aligned_only = Options {
+        always: true,
+        note: true,
+        ..Options::new(LEAF)
+    };
+    align(&path, Target::InPlace, &aligned_only).unwrap();
+    assert_eq!(elf(&std::fs::read(&path).unwrap()).segments.len(), 4);
+    assert_eq!(
+        align(&path, Target::InPlace, &merge).unwrap().status,
+        Status::Aligned
+    );
+    assert_eq!(elf(&std::fs::read(&path).unwrap()).segments.len(), 2);
+    restore(&path, Target::InPlace, &merge).unwrap();
+    assert!(std::fs::read(&path).unwrap() == bytes);
+}
+
 /// Some segments one after the other, as linkers place them, each moved by
 /// whole pages against its offset.
 fn arbitrary() -> impl Strategy<Value = (Image, u64)> {

@@ -3,6 +3,7 @@
 
 use crate::Refusal;
 use std::collections::HashSet;
+use wideleaf_jit::is_made;
 use wideleaf_procmap::{Extent, Leaf, Process, Vma};
 
 /// What tells whether two processes would share a block.
@@ -34,6 +35,8 @@ pub enum Why {
     Refused(Refusal),
     /// Address and offset do not allow it.
     NotCongruent,
+    /// It is reserved for text that is made at run time, and holds none yet.
+    Unpopulated,
     /// It would go beyond `--limit`.
     Limit,
     /// The machine has no free memory for it without reclaim.
@@ -48,10 +51,16 @@ impl Why {
         match self {
             Why::Refused(refusal) => refusal.name(),
             Why::NotCongruent => "not-congruent".into(),
+            Why::Unpopulated => "unpopulated".into(),
             Why::Limit => "limit".into(),
             Why::NoMemory => "no-memory".into(),
             Why::NoHeadroom => "cgroup-limit".into(),
         }
+    }
+
+    /// Whether nothing is lost by it: there is no text that could be wide.
+    pub fn is_harmless(&self) -> bool {
+        matches!(self, Why::Unpopulated)
     }
 
     /// The same in words.
@@ -61,6 +70,10 @@ impl Why {
             Why::NotCongruent => {
                 "address and offset are not congruent, no folio can be mapped by one leaf there; \
                  `wideleaf inspect` tells how the file would have to be linked"
+            }
+            Why::Unpopulated => {
+                "left out: reserved for text that the program has not made yet; a folio would only \
+                 take memory"
             }
             Why::Limit => "left out: it would take more memory than --limit allows",
             Why::NoMemory => {
@@ -128,6 +141,10 @@ impl Target {
         for address in (first..last).step_by(pmd as usize) {
             let (resident, wide) = mapped(runs, address, pmd);
             if wide == pmd {
+                continue;
+            }
+            if resident == 0 && (!file || is_made(vma)) {
+                self.leave(address, address + pmd, Why::Unpopulated, name);
                 continue;
             }
             let key = match file {
@@ -266,11 +283,26 @@ mod tests {
         assert_eq!(target.left[0].why, Why::NotCongruent);
         assert_eq!((target.left[0].start, target.left[0].end), (M2, 3 * M2));
         // Without a file there is no offset to be congruent with.
-        let target = Target::new(process(1, &[(M2, 3 * M2, 4096, 0)]), &[], M2);
+        let runs = [run(M2, 2 * M2, 4096)];
+        let target = Target::new(process(1, &[(M2, 3 * M2, 4096, 0)]), &runs, M2);
         assert_eq!(target.blocks.len(), 2);
         // No whole block, nothing to say.
         let target = Target::new(process(1, &[(4096, M2 + 4096, 0, 7)]), &[], M2);
         assert!(target.blocks.is_empty() && target.left.is_empty());
+    }
+
+    #[test]
+    fn what_is_reserved_for_text_to_come_is_not_populated() {
+        let runs = [run(2 * M2, 4096, 4096)];
+        let target = Target::new(process(1, &[(M2, 4 * M2, 0, 0)]), &runs, M2);
+        let planned: Vec<u64> = target.blocks.iter().map(|b| b.address).collect();
+        assert_eq!(planned, [2 * M2]);
+        let left: Vec<_> = target.left.iter().map(|l| (l.start, l.end)).collect();
+        assert_eq!(left, [(M2, 2 * M2), (3 * M2, 4 * M2)]);
+        assert!(target.left.iter().all(|l| l.why == Why::Unpopulated));
+        // A file's text is in the file, touched or not.
+        let target = Target::new(process(1, &[(M2, 4 * M2, M2, 7)]), &[], M2);
+        assert_eq!(target.blocks.len(), 3);
     }
 
     #[test]

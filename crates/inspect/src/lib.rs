@@ -6,14 +6,17 @@
 //! |---|---|
 //! | `collect` | the files that are named, and those below folders |
 //! | `file_system` | what their file systems do about mappings |
+//! | `process` | the files of a process's text |
 //! | `summary` | sums over all of them |
 
 mod collect;
 mod error;
 mod file_system;
+mod process;
 mod summary;
 
 pub use collect::{Entry, Found, Staged, collect};
 pub use error::Error;
 pub use file_system::file_system;
+pub use process::text_files;
 pub use summary::{Share, Summary, summary};

@@ -10,6 +10,7 @@
 //! | `cache` | MADV_COLLAPSE in the page cache |
 //! | `tunable` | glibc's own way, for libraries |
 //! | `program` | the file: where it is, whether anything can be done for it |
+//! | `lookout` | whether what it loads while it runs is watched |
 //! | `inherited` | what the process was started with |
 //! | `exec` | the program takes its place |
 
@@ -18,6 +19,7 @@ mod error;
 mod exec;
 mod fill;
 mod inherited;
+mod lookout;
 mod means;
 mod namespace;
 mod program;
@@ -26,6 +28,7 @@ mod widen;
 
 pub use error::{Error, Refused, Unfit};
 pub use exec::exec;
+pub use lookout::Lookout;
 pub use means::Means;
 pub use program::{beside, find};
 pub use tunable::{TUNABLE, has_tunable};

@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use wideleaf_elf::{Class, Elf, FileSource, FileVerdict, fix, judge};
+use wideleaf_loads::remembered;
 use wideleaf_stage::listed;
 
 /// An ELF file whose text could be mapped wide.
@@ -118,8 +119,8 @@ pub fn loader(path: &Path) -> Option<PathBuf> {
     elf.interpreter.filter(|_| elf.class == Class::Bits64)
 }
 
-/// The libraries that the loader would map for a program, by its own word:
-/// glibc's, since nobody else's has `--list`. Nothing of the program runs.
+/// The libraries that the loader would map for a program, by its own word (glibc's, the only one
+/// with `--list`), and those that it is known to load later. Nothing of the program runs.
 pub fn libraries(path: &Path) -> Vec<PathBuf> {
     let Some(loader) = loader(path) else {
         return Vec::new();
@@ -133,5 +134,5 @@ pub fn libraries(path: &Path) -> Vec<PathBuf> {
     let Ok(output) = output else {
         return Vec::new();
     };
-    listed(&output.stdout).collect()
+    listed(&output.stdout).chain(remembered(path)).collect()
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The libraries that a program loads at its start.
+//! The libraries that a program loads: at its start, by its loader's word, and later, as far as
+//! that is remembered.
 
 use crate::Error;
 use std::ffi::OsStr;
@@ -7,9 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wideleaf_elf::{Elf, FileSource};
+use wideleaf_loads::remembered;
 
 /// Asks the program's own interpreter, which loads and lists libraries
-/// without running anything of them.
+/// without running anything of them, and adds those that it has loaded later in a run that
+/// `wideleaf run --libs` watched.
 ///
 /// # Errors
 ///
@@ -29,9 +32,11 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, Error> {
     }
     let no_name = || bad("names no interpreter".into());
     let interpreter = elf.interpreter.ok_or_else(no_name)?;
+    // By a symbolic link its libraries would be sought beside the link ($ORIGIN).
+    let path = program.canonicalize().map_err(|e| bad(e.to_string()))?;
     let output = Command::new(&interpreter)
         .arg("--list")
-        .arg(program)
+        .arg(path)
         .output()
         .map_err(|e| bad(format!("its interpreter {}: {e}", interpreter.display())))?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -44,8 +49,8 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, Error> {
             said.trim()
         )));
     }
-    let found = listed(&output.stdout);
-    Ok(found.filter(|path| *path != interpreter).collect())
+    let found = listed(&output.stdout).filter(|path| *path != interpreter);
+    Ok(found.chain(remembered(program)).collect())
 }
 
 /// What a loader's `--list` printed: a tab and `libc.so.6 => /lib/libc.so.6 (0x7f…)`, or without

@@ -22,7 +22,9 @@ use wideleaf_procmap::{Coverage, Process};
 #[command(after_help = "\
 Each whole 2M block of text that no PMD maps yet is asked for by
 process_madvise(MADV_COLLAPSE): the kernel copies it into one folio and maps
-that by one leaf, in every process that is named. Content and addresses stay.
+that by one leaf, in every process that is named. Content and addresses stay,
+so that perf maps of just-in-time compilers do, too. Memory that is reserved for
+code to come is not populated.
 One block at a time, and half of the time nothing; not where the kernel would
 have to reclaim memory for it, in the machine or in the process's control group.
 
@@ -38,6 +40,7 @@ Exit status: 0 all blocks are wide now; 1 nothing matched, or an error; 2 usage;
 Examples:
   wideleaf collapse --dry-run --name postgres
   wideleaf collapse --limit 256M $(pidof mysqld)
+  wideleaf collapse --name java
   wideleaf collapse --cgroup /system.slice/nginx.service --json
   wideleaf collapse --pod shop/web-0 --container app")]
 pub struct Args {
@@ -124,7 +127,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         true => write_json(&document(&args, &machine, &outcome))?,
         false => write_out(&tables(&args, &machine, &outcome))?,
     }
-    let left = targets.iter().any(|t| !t.left.is_empty());
+    let mut stretches = targets.iter().flat_map(|target| &target.left);
+    let left = stretches.any(|left| !left.why.is_harmless());
     let missed = seen.vanished.len() + seen.denied.len() + seen.failed.len();
     let unread = missed > 0 && named;
     Ok(match () {
@@ -253,6 +257,7 @@ fn cells(
         coverage: &process.total,
         pressure: &machine.pressure(&process.total),
         mapping: None,
+        made: None,
         page: machine.page,
         pmd: machine.pmd,
     };

@@ -4,6 +4,7 @@
 mod json;
 mod map;
 mod picture;
+mod process;
 mod report;
 mod svg;
 mod table;
@@ -23,22 +24,31 @@ Examples:
       wideleaf inspect --map $(command -v node)
   Which programs and libraries have most to gain?
       wideleaf inspect -r /usr
+  Which gain most by code and constants in one segment (align --merge)?
+      wideleaf inspect -r --all -o MERGE,TEXT,CAUSE,FILE --sort MERGE /usr
   The same for a script, in bytes, largest gain first:
       wideleaf inspect -r -b -n -o GAIN,CAUSE,FILE /opt
   Everything about every library, as JSON:
       wideleaf inspect -r --json /usr/lib | jq '.files[] | {path, gain}'
+  How wide is the code that Java has compiled, and what would make it wider?
+      wideleaf inspect --pid $(pidof java)
   A picture of a file's segments and the leaves they could use:
       wideleaf inspect --svg cc1plus.svg $(gcc -print-prog-name=cc1plus)
 
-Exit status: 0 if every file was read, 1 if one could not be, 2 for wrong usage.";
+Exit status: 0 if every file and process was read, 1 if one could not be, 2 for wrong
+usage.";
 
 /// Options of `wideleaf inspect`.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// ELF executables or libraries; with -r also directories
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "pid", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// The files of this process's text, as a table, and the text that it has made at run time, as
+    /// just-in-time compilers do: how wide it is, why not wider, and its runtime's switch
+    #[arg(short, long, value_name = "PID", value_delimiter = ',')]
+    pid: Vec<u32>,
     /// Inspect all ELF files below directories; symbolic links are not followed
     #[arg(short, long)]
     recursive: bool,
@@ -61,7 +71,7 @@ pub struct Args {
     /// Turn the order of the table round
     #[arg(long)]
     reverse: bool,
-    /// With -r, list files with nothing to gain as well
+    /// With -r or --pid, list files with nothing to gain as well
     #[arg(short, long)]
     all: bool,
     /// Print JSON (docs/tool.md has the schema)
@@ -98,8 +108,11 @@ fn page_sizes() -> impl TypedValueParser<Value = PageSize> {
 /// If the SVG file or standard output cannot be written. Files that cannot be
 /// read are reported on standard error and in the exit status.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let mut found = collect(&args.files, args.recursive, args.one_file_system);
-    let as_table = args.recursive || !args.output.is_empty() || args.sort.is_some();
+    let processes = process::read(&args.pid)?;
+    let files = [&args.files[..], &processes.files].concat();
+    let mut found = collect(&files, args.recursive, args.one_file_system);
+    let many = args.recursive || !args.pid.is_empty();
+    let as_table = many || !args.output.is_empty() || args.sort.is_some();
     if as_table {
         table::sort(
             &mut found.entries,
@@ -121,30 +134,40 @@ pub fn run(args: Args) -> Result<ExitCode> {
         .as_ref()
         .is_some_and(|path| path.as_os_str() == "-");
     if args.json && !quiet {
-        json::write(&found, &pages)?;
+        json::write(&found, &pages, &processes.accounts)?;
     } else if !quiet {
         let mut text = Vec::new();
         match as_table {
+            // Of processes that could not be read there is nothing to sum up.
+            true if files.is_empty() => {}
             true => write_table(&mut text, &found, &args)?,
             false => write_reports(&mut text, &found, &args, &pages)?,
         }
+        processes.write(&mut text, args.bytes)?;
         write_out(&String::from_utf8_lossy(&text))?;
     }
     for (path, error) in &found.errors {
         tell!("wideleaf: {}: {error}", printable_path(path));
     }
-    Ok(match found.errors.is_empty() {
+    for error in &processes.errors {
+        tell!("wideleaf: inspect: {error}");
+    }
+    let all = found.errors.is_empty() && processes.errors.is_empty();
+    Ok(match all {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
 }
 
-/// What the table lists: with -r, unless asked otherwise, what has something
+/// What the table lists: with -r or --pid, unless asked otherwise, what has something
 /// to gain.
 fn shown<'f>(found: &'f Found, args: &Args) -> Vec<&'f Entry> {
     let entries = found.entries.iter();
     entries
-        .filter(|entry| !args.recursive || args.all || entry.verdict.gain > 0)
+        .filter(|entry| {
+            let all = args.all || !args.recursive && args.pid.is_empty();
+            all || entry.verdict.gain > 0
+        })
         .collect()
 }
 

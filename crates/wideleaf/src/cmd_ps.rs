@@ -2,6 +2,7 @@
 //! `wideleaf ps`: which leaves map the text of running processes.
 
 use crate::columns::{self, Column, Line, of_container};
+use crate::made_text;
 use crate::order::{Sign, split, turn};
 use crate::procset::{Choice, Image, MachineArgs, Machinery, Pressure, Seen, containers, describe};
 use crate::stdout::{tell, write_json, write_out};
@@ -12,14 +13,16 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use wideleaf_containers::{Container, Containers};
 use wideleaf_cpu::Cpu;
-use wideleaf_kit::size::short;
+use wideleaf_jit::{Account, account, is_made, made};
+use wideleaf_kit::size::{bytes, short};
 use wideleaf_kit::table::Table;
-use wideleaf_procmap::{Coverage, Folios, Mapping, Process, Scope, Sight};
+use wideleaf_procmap::{Coverage, Extent, Folios, Mapping, Process, Scope, Sight};
 
 /// Arguments of `wideleaf ps`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Columns (-o): pid, name, cgroup, container, pod, image, text (bytes of executable mappings), resident,
+Columns (-o): pid, name, cgroup, container, pod, image, text (bytes of executable mappings), jit
+(bytes of these whose text was made at run time, as just-in-time compilers do), resident,
 leaves (one column for each leaf size), unknown, absent (not resident), wide
 (percent of resident text in leaves wider than a base page), need (TLB entries
 to reach all of it), l1 and have (entries of the first and the last TLB level),
@@ -34,6 +37,7 @@ given by its number could not be read (the others are shown); 2 usage.
 Examples:
   wideleaf ps --sort text
   wideleaf ps -m $(pidof node)
+  wideleaf ps -o +jit --explain $(pidof java)
   wideleaf ps --cgroup /system.slice/nginx.service --json
   wideleaf ps --pod shop/web-0 -o +container,image")]
 pub struct Args {
@@ -77,7 +81,8 @@ pub struct Args {
     /// Print JSON (docs/tool.md has the schema)
     #[arg(short = 'J', long)]
     json: bool,
-    /// First say which CPU is counted for, and why so
+    /// First say which CPU is counted for, and why so; at the end, how wide text is that a process
+    /// has made at run time, why not wider, and which switch of its runtime changes that
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
@@ -94,6 +99,8 @@ struct Row<'a> {
     mapping: Option<&'a Mapping>,
     coverage: &'a Coverage,
     pressure: Pressure,
+    made: u64,
+    account: Option<&'a Account>,
     /// Base page size in bytes.
     page: u64,
     /// Bytes that a PMD maps.
@@ -111,6 +118,7 @@ impl Row<'_> {
             coverage: self.coverage,
             pressure: &self.pressure,
             mapping: self.mapping,
+            made: Some(self.made),
             page: self.page,
             pmd: self.pmd,
         }
@@ -124,8 +132,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let columns = columns(&args, &leaves)?;
     let sort = sort_key(&args.sort, &leaves)?;
     let (seen, processes) = collect(&args, &mut machine)?;
-    let shown = processes.iter().filter(|p| {
-        args.all || !args.pids.is_empty() || !p.mappings.is_empty() || p.total.size > 0
+    let shown = processes.iter().filter(|read| {
+        let process = &read.process;
+        args.all || !args.pids.is_empty() || !process.mappings.is_empty() || process.total.size > 0
     });
     // JSON nests the mappings in their process.
     let nested = args.json || !args.mappings;
@@ -137,7 +146,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     for error in known.iter().flat_map(|known| &known.errors) {
         tell!("wideleaf: ps: {error}");
     }
-    let rows_of = |process| rows_of(process, !nested, &machine, known.as_ref());
+    let rows_of = |read| rows_of(read, !nested, &machine, known.as_ref());
     let mut rows: Vec<Row> = shown.flat_map(rows_of).collect();
     // Stable: what compares equal stays in order of process and address.
     rows.sort_by(|a, b| {
@@ -158,26 +167,71 @@ pub fn run(args: Args) -> Result<ExitCode> {
             out.push_str("\n\n");
         }
         out.push_str(&render(&args, columns, &rows));
+        for account in processes.iter().filter_map(|read| read.account.as_ref()) {
+            out.push('\n');
+            let text = made_text::report(account, machine.pmd, WIDTH, args.bytes);
+            out.push_str(&text);
+        }
         for note in machine.losses(&seen) {
             tell!("wideleaf: ps: {note}");
         }
         write_out(&out)?;
+        hint(&args, &processes);
     }
     Ok(status(&args, &seen))
 }
 
-fn collect(args: &Args, machine: &mut Machinery) -> Result<(Seen, Vec<Process>)> {
+/// Columns of an explanation.
+const WIDTH: usize = 100;
+
+/// A process, as it was read.
+struct Read {
+    process: Process,
+    /// Bytes of its text that were made at run time.
+    made: u64,
+    /// About these, with --explain.
+    account: Option<Account>,
+}
+
+/// Says of processes that were named where the rest is.
+fn hint(args: &Args, processes: &[Read]) {
+    if args.explain || args.pids.is_empty() {
+        return;
+    }
+    for read in processes.iter().filter(|read| read.made > 0) {
+        let (pid, made) = (read.process.pid, bytes(read.made, args.bytes));
+        tell!(
+            "wideleaf: ps: {pid}: {made} of its text was made at run time: wideleaf inspect --pid {pid} \
+             explains how wide it is"
+        );
+    }
+}
+
+fn collect(args: &Args, machine: &mut Machinery) -> Result<(Seen, Vec<Read>)> {
     let scope = if args.data { Scope::All } else { Scope::Text };
     let select = args.choice.select(args.image.image.as_deref())?;
     let pids = (!args.pids.is_empty()).then_some(args.pids.as_slice());
     let mut processes = Vec::new();
-    let seen = machine.pass(pids, scope, &select, |mut process| {
+    let pmd = machine.pmd;
+    let mut take = |mut process: Process, leaves: &[Extent]| {
+        let proc = &args.machine.proc;
+        let explain = || account(proc, "/sys".as_ref(), &process, leaves, pmd);
+        let account = args.explain.then(explain).flatten();
+        let made = made(&process);
         if !args.mappings {
             // Thousands of processes with hundreds of mappings each.
             process.mappings = Vec::new();
         }
-        processes.push(process);
-    })?;
+        processes.push(Read {
+            process,
+            made,
+            account,
+        });
+    };
+    let seen = match args.explain {
+        true => machine.pass_with_leaves(pids, scope, &select, |p, leaves| take(p, &leaves)),
+        false => machine.pass(pids, scope, &select, |process| take(process, &[])),
+    }?;
     Ok((seen, processes))
 }
 
@@ -195,11 +249,12 @@ fn status(args: &Args, seen: &Seen) -> ExitCode {
 }
 
 fn rows_of<'a>(
-    process: &'a Process,
+    read: &'a Read,
     mappings: bool,
     machine: &Machinery,
     known: Option<&Containers>,
 ) -> Vec<Row<'a>> {
+    let process = &read.process;
     let container = known.and_then(|known| known.of(&process.cgroup));
     let row = |mapping: Option<&'a Mapping>, coverage: &'a Coverage| Row {
         process,
@@ -207,6 +262,12 @@ fn rows_of<'a>(
         mapping,
         coverage,
         pressure: machine.pressure(coverage),
+        made: match mapping {
+            Some(mapping) if is_made(&mapping.vma) => mapping.vma.len(),
+            Some(_) => 0,
+            None => read.made,
+        },
+        account: read.account.as_ref(),
         page: machine.page,
         pmd: machine.pmd,
     };
@@ -323,6 +384,10 @@ struct ProcessOut<'a> {
     #[serde(flatten)]
     total: &'a Coverage,
     folios: &'a Folios,
+    /// Bytes of text that were made at run time.
+    made: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jit: Option<&'a Account>,
     tlb: &'a Pressure,
     #[serde(skip_serializing_if = "Option::is_none")]
     mappings: Option<Vec<MappingOut<'a>>>,
@@ -355,6 +420,8 @@ fn document<'a>(
         sight: row.process.sight,
         total: row.coverage,
         folios: &row.process.folios,
+        made: row.made,
+        jit: row.account,
         tlb: &row.pressure,
         mappings: args
             .mappings

@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 use wideleaf_kit::names::printable;
 use wideleaf_kit::size::{bytes, parse, short};
-use wideleaf_run::{By, Done, Means, Request, TUNABLE, Wide, exec, widen};
+use wideleaf_run::{By, Done, Lookout, Means, Request, TUNABLE, Wide, exec, widen};
 
 /// Arguments of `wideleaf run`.
 #[derive(clap::Args)]
@@ -30,20 +30,31 @@ The program takes this process's place: process number, signals, standard
 streams, file descriptors, argv[0] and exit status are its own. If nothing can
 be done it runs as it is, and a line on standard error says why.
 
+With --libs the first run of a program is watched for the libraries that it
+loads while it runs (dlopen), by a process of ours that ends with it, after ten
+minutes at the latest. Later runs of --libs take them too, also those of
+wideleaf stage and fill. They are remembered by the program's build-id in
+$XDG_STATE_HOME/wideleaf/loads.json [~/.local/state/wideleaf/loads.json].
+
 Exit status: the program's; 126 it cannot be run, 127 there is none; 2 usage.
 
 Examples:
   wideleaf run cc1plus -O2 -quiet big.cc -o /dev/null
   wideleaf run --verbose --libs -- node --version
+  wideleaf run --libs --learn -- java -jar server.jar
   wideleaf run --with $(gcc -print-prog-name=cc1plus) -- make -j8
   wideleaf run --means collapse --limit 64M postgres -D /srv/db")]
 pub struct Args {
     /// Only these means, in this order [default: fill,namespace,collapse,tunable]
     #[arg(long, value_name = "MEANS", value_delimiter = ',', value_parser = means())]
     means: Vec<Means>,
-    /// The program's libraries, too
+    /// The program's libraries, too: those that it loads at its start, and those that an earlier
+    /// run with --libs has loaded later
     #[arg(long)]
     libs: bool,
+    /// Watch this run, too, for libraries that the program loads, though one was watched
+    #[arg(long, requires = "libs")]
+    learn: bool,
     /// This program, too, which the command starts, or this library, which it
     /// loads: all its processes share one copy; may be repeated
     #[arg(long, value_name = "FILE")]
@@ -88,6 +99,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         means: &args.means,
         limit: args.limit,
     };
+    let lookout = args.libs.then(|| lookout(&args)).flatten();
     match widen(&request) {
         Ok(done) if args.verbose => line(name, &words(done)),
         Ok(Done::Wide(wide)) if unasked(&args) && dear(&wide) => line(name, &cost(&wide)),
@@ -95,12 +107,27 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Err(_) if args.quiet => {}
         Err(why) => line(name, &format!("{why}; it runs as it is")),
     }
+    let watched = lookout.is_some_and(|lookout| lookout.leave());
+    if watched && !args.quiet {
+        line(name, NOTED);
+    }
     let error = exec(&args.command);
     line(name, error.desc());
     Ok(ExitCode::from(match error {
         Errno::ENOENT => NOT_THERE,
         _ => CANNOT_RUN,
     }))
+}
+
+const NOTED: &str = "the libraries that it loads while it runs are noted, and taken the next time";
+
+/// Whether this run is to be watched; says what is wrong with what earlier ones have left.
+fn lookout(args: &Args) -> Option<Lookout> {
+    let (lookout, error) = Lookout::wanted(&args.command[0], args.learn);
+    if let Some(error) = error.filter(|_| !args.quiet) {
+        line(&args.command[0], &error.to_string());
+    }
+    lookout
 }
 
 /// Neither the means nor the programs that share the copies were chosen by the caller.

@@ -26,6 +26,8 @@ pub struct Line<'a> {
     pub pressure: &'a Pressure,
     /// The mapping, if the line is about one.
     pub mapping: Option<&'a Mapping>,
+    /// Bytes of it that were made at run time, where that was looked for.
+    pub made: Option<u64>,
     /// Base page size in bytes.
     pub page: u64,
     /// Bytes that a PMD maps: from here on a leaf is always known.
@@ -139,6 +141,16 @@ pub static TEXT: Definition = Definition {
     of_leaves: false,
     key: |l| whole(l.coverage.size),
     cell: |l, exact| bytes(l.coverage.size, exact),
+};
+
+/// Bytes of the mappings whose text was made at run time.
+pub static JIT: Definition = Definition {
+    name: "jit",
+    title: "JIT",
+    kind: Kind::Amount,
+    of_leaves: false,
+    key: |l| whole(l.made.unwrap_or(0)),
+    cell: |l, exact| or_dash(l.made.map(|made| bytes(made, exact))),
 };
 
 /// Bytes in memory.
@@ -283,9 +295,9 @@ pub static FILE: Definition = Definition {
 };
 
 /// All but those of leaves.
-pub static ALL: [&Definition; 21] = [
-    &PID, &NAME, &CGROUP, &CONTAINER, &POD, &IMAGE, &TEXT, &RESIDENT, &UNKNOWN, &ABSENT, &WIDE,
-    &NEED, &L1, &HAVE, &L1LOAD, &LOAD, &SIGHT, &ADDRESS, &OFFSET, &PERMS, &FILE,
+pub static ALL: [&Definition; 22] = [
+    &PID, &NAME, &CGROUP, &CONTAINER, &POD, &IMAGE, &TEXT, &JIT, &RESIDENT, &UNKNOWN, &ABSENT,
+    &WIDE, &NEED, &L1, &HAVE, &L1LOAD, &LOAD, &SIGHT, &ADDRESS, &OFFSET, &PERMS, &FILE,
 ];
 
 /// Whether a column is about the container.

@@ -22,6 +22,7 @@ mod cmd_stage;
 mod cmd_top;
 mod cmd_try;
 mod columns;
+mod made_text;
 mod order;
 mod procset;
 mod screen;

@@ -33,6 +33,7 @@ impl Row {
             coverage: &self.text,
             pressure: &self.pressure,
             mapping: None,
+            made: None,
             page: leaves.last().copied().unwrap_or_default(),
             pmd: leaves.first().copied().unwrap_or_default(),
         }

@@ -544,3 +544,57 @@ fn get_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
     buffer.truncate(size);
     Some(buffer)
 }
+
+/// Perl is on each Debian system, and its code alone has no whole block on x86-64.
+#[test]
+fn a_program_whose_code_and_constants_are_one_segment_runs_and_comes_back() {
+    let Ok(perl) = fs::read("/usr/bin/perl") else {
+        eprintln!("SKIPPED: no perl");
+        return;
+    };
+    let dir = Dir::new();
+    let path = dir.file("perl", &perl);
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    let plain = json(&done(&["--dry-run", "--json"], &[&path]));
+    assert_eq!(
+        plain["files"][0]["merged"],
+        Value::Null,
+        "only where asked for"
+    );
+    let output = run(&["--merge", "--in-place", "--json"], &[&path]);
+    let said = json(&text(&output.stdout));
+    let file = &said["files"][0];
+    if file["merged"].is_null() {
+        eprintln!("SKIPPED: nothing of this perl can be joined: {file}");
+        return;
+    }
+    assert_eq!(file["status"], "aligned");
+    let gained = |key: &str| file[key].as_u64().unwrap();
+    assert!(
+        gained("usable_after") >= gained("usable_before") + 2 * M,
+        "{file}"
+    );
+    let warned = text(&output.stderr);
+    assert!(warned.contains("of constants can be executed"), "{warned}");
+    let script =
+        r#"$_ = "a" x 9; s/a/b/g; printf "%s %d\n", $_, 6 * 7; eval { die "x\n" }; print $@"#;
+    let ran = Command::new(&path).args(["-e", script]).output().unwrap();
+    assert_eq!(
+        text(&ran.stdout),
+        "bbbbbbbbb 42\nx\n",
+        "{}",
+        text(&ran.stderr)
+    );
+    done(&["--restore", "--in-place"], &[&path]);
+    assert!(fs::read(&path).unwrap() == perl);
+}
+
+#[test]
+fn joining_goes_neither_with_restoring_nor_with_images() {
+    let dir = Dir::new();
+    let path = dir.file("libx.so", library());
+    for other in ["--restore", "--oci"] {
+        let output = run(&["--merge", "--in-place", other], &[&path]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    }
+}

@@ -127,6 +127,39 @@ fn left<'a>(document: &'a Value, text: &Text) -> Vec<&'a Value> {
     left.iter().filter(inside).collect()
 }
 
+/// Memory for code that is made at run time: whole blocks, of which the first `used` hold some.
+fn code(used: usize) -> Text {
+    let alone = ALONE.lock().unwrap_or_else(|e| e.into_inner());
+    let length = (BLOCKS + 1) * M2;
+    let room = NonZeroUsize::new(length).unwrap();
+    let all = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE | ProtFlags::PROT_EXEC;
+    // SAFETY: a new mapping where the kernel likes.
+    let start = unsafe { mmap_anonymous(None, room, all, MapFlags::MAP_PRIVATE) }.unwrap();
+    let address = (start.as_ptr() as usize).next_multiple_of(M2);
+    for block in 0..used {
+        // SAFETY: within the mapping, which nothing else uses.
+        unsafe { *((address + block * M2) as *mut u8) = 0x5a };
+    }
+    Text {
+        start,
+        address,
+        length,
+        _alone: alone,
+    }
+}
+
+/// Bytes of a stretch that are in memory.
+fn resident(text: &Text) -> u64 {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let head = format!("{:x}-", text.start.as_ptr() as usize);
+    let record = smaps.split_once(&head).unwrap().1;
+    let rss = record
+        .lines()
+        .find_map(|line| line.strip_prefix("Rss:"))
+        .unwrap();
+    rss.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
 /// Whether this test can be made here: 4K pages, root, a kernel that can.
 fn possible() -> bool {
     let (page, pmd) = wideleaf_procmap::sizes("/sys".as_ref());
@@ -202,6 +235,84 @@ fn text_that_no_leaf_can_map_is_left_without_asking() {
     let left = left(&document, &mapped);
     assert_eq!(left[0]["reason"], "not-congruent", "{document}");
     assert_eq!(document["taken"], 0);
+}
+
+#[test]
+fn code_that_was_made_becomes_wide_and_reserved_memory_stays_empty() {
+    if !possible() {
+        return;
+    }
+    let code = code(2);
+    let (before, after, document) = json(&["--limit", "1G", &myself()]);
+    assert_eq!((before, after), (0, 2 * M2 as u64), "{document}");
+    assert_eq!(
+        resident(&code),
+        2 * M2 as u64,
+        "reserved memory was populated"
+    );
+    let left = left(&document, &code);
+    assert!(
+        left.iter().all(|l| l["reason"] == "unpopulated"),
+        "{document}"
+    );
+    let bytes = |l: &&Value| l["end"].as_u64().unwrap() - l["start"].as_u64().unwrap();
+    // More if the kernel has put the mapping at a multiple of 2M.
+    assert!(left.iter().map(bytes).sum::<u64>() >= 2 * M2 as u64);
+    // SAFETY: mapped for as long as `code` lives.
+    let byte = unsafe { *(code.address as *const u8) };
+    assert_eq!(byte, 0x5a);
+    // Nothing that could be wide was left.
+    assert_eq!(
+        collapse(&["--limit", "1G", &myself()]).status.code(),
+        Some(0)
+    );
+}
+
+#[test]
+fn code_that_was_made_is_explained() {
+    if !possible() {
+        return;
+    }
+    let code = code(2);
+    let explained = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wideleaf"));
+        let output = command.args(arguments).arg(myself()).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        output
+    };
+    let made = |document: &Value| {
+        let made = document["made"].as_array().unwrap().clone();
+        let start = code.start.as_ptr() as u64;
+        made.into_iter()
+            .find(|m| m["start"].as_u64() == Some(start))
+            .unwrap()
+    };
+    let inspect = explained(&["inspect", "--json", "--pid"]);
+    let document: Value = serde_json::from_slice(&inspect.stdout).unwrap();
+    let before = made(&document["processes"][0]);
+    assert_eq!(
+        (&before["populated"], &before["wide"]),
+        (&2.into(), &0.into())
+    );
+    assert_ne!(before["why"], "wide", "{before}");
+    json(&["--limit", "1G", &myself()]);
+    let ps = explained(&["ps", "--json", "--explain"]);
+    let document: Value = serde_json::from_slice(&ps.stdout).unwrap();
+    let process = &document["processes"][0];
+    assert_eq!(made(&process["jit"])["why"], "wide", "{process}");
+    assert!(process["made"].as_u64().unwrap() >= code.length as u64);
+    let table = explained(&["ps", "-n", "-o", "jit", "-b"]);
+    assert_eq!(text(&table.stdout).trim(), process["made"].to_string());
+    assert!(
+        text(&table.stderr).contains("inspect --pid"),
+        "{}",
+        text(&table.stderr)
+    );
+    let report = text(&explained(&["inspect", "--pid"]).stdout);
+    assert!(
+        report.contains("wide: leaves of a PMD's size map each whole block"),
+        "{report}"
+    );
 }
 
 /// Whatever the file system at hand says, collapse says the same.

@@ -904,3 +904,97 @@ gcc -o prog prog.c -L. -lbig -Wl,-rpath,"$PWD""#;
     );
     assert_eq!(output.status.code(), Some(0), "{said}");
 }
+
+/// A program that loads a library with 6M of text while it runs, says so and waits for its input
+/// to end. None without a C compiler.
+fn loader(dir: &Path) -> Option<PathBuf> {
+    let main = "#include <dlfcn.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+        int main(int n, char **a) { char c; void *l = dlopen(a[1], RTLD_NOW); \
+        puts(l ? \"loaded\" : dlerror()); fflush(stdout); while (read(0, &c, 1) > 0); return !l; }";
+    let library = "__asm__(\".text\\n.globl f\\nf: ret\\n.fill 0x600000, 1, 0x90\\n\");";
+    fs::write(dir.join("main.c"), main).unwrap();
+    fs::write(dir.join("lib.c"), library).unwrap();
+    let cc = |arguments: &[&str]| {
+        let status = Command::new("cc").current_dir(dir).args(arguments).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let library = [
+        "-shared",
+        "-o",
+        "libbig.so",
+        "lib.c",
+        "-Wl,-z,max-page-size=0x200000",
+    ];
+    if !cc(&["-o", "loader", "main.c", "-ldl"]) || !cc(&library) {
+        eprintln!("SKIPPED: no C compiler");
+        return None;
+    }
+    Some(dir.join("loader"))
+}
+
+/// Runs the loader until its library was loaded, and for `time` longer; what `run` has said.
+fn loads(dir: &Path, options: &[&str], time: Duration) -> String {
+    use std::io::{BufRead, BufReader};
+    let (program, library) = (dir.join("loader"), dir.join("libbig.so"));
+    let mut run = under(
+        options,
+        &[program.to_str().unwrap(), library.to_str().unwrap()],
+    );
+    run.env("XDG_STATE_HOME", dir.join("state"))
+        .stdin(Stdio::piped());
+    let mut child = run
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "loaded\n");
+    let pid = child.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    assert_eq!(
+        children, "",
+        "the program has a child that it did not start"
+    );
+    std::thread::sleep(time);
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    // Whoever reads the program's output has all of it once the program has ended.
+    assert_eq!(out.read_line(&mut line).unwrap(), 0);
+    text(&output.stderr)
+}
+
+#[test]
+fn a_library_that_was_loaded_in_an_earlier_run_is_wide_in_the_next() {
+    let dir = open_dir();
+    if !here() || loader(dir.path()).is_none() {
+        return;
+    }
+    let known = dir.path().join("state/wideleaf/loads.json");
+    let noted = "are noted, and taken the next time";
+    let said = loads(dir.path(), &["--libs"], Duration::from_secs(2));
+    assert!(said.contains(noted), "{said}");
+    assert!(said.contains("holds no whole block"), "{said}");
+    let content = fs::read_to_string(&known).unwrap();
+    assert!(content.contains("/libbig.so\""), "{content}");
+
+    let again = ["--libs", "--verbose", "--means", "namespace"];
+    let said = loads(dir.path(), &again, Duration::ZERO);
+    assert!(!said.contains(noted), "{said}");
+    match said.contains("runs as it is") && said.contains("namespace: no ") {
+        true => eprintln!("SKIPPED: {said}"),
+        false => assert!(said.contains("leaves of 2M map 6M of the 6M"), "{said}"),
+    }
+    let said = loads(dir.path(), &["--libs", "--learn"], Duration::ZERO);
+    assert!(said.contains(noted), "{said}");
+
+    fs::write(&known, "{").unwrap();
+    let said = loads(dir.path(), &["--libs"], Duration::from_secs(2));
+    assert!(
+        said.contains("loads.json: ") && said.contains("it is ignored"),
+        "{said}"
+    );
+    assert_eq!(fs::read_to_string(&known).unwrap(), content);
+}

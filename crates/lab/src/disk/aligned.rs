@@ -18,6 +18,7 @@ fn options() -> Options {
         strippable: true,
         only_gaining: false,
         overlay: false,
+        merge: false,
         dry_run: false,
         note: false,
         hard_links: HardLinks::All,

@@ -17,6 +17,8 @@ Examples:
       wideleaf align --in-place --backup /opt/lib/libx.so.1
   Undo it:
       wideleaf align --restore --in-place /opt/lib/libx.so.1
+  What would code and constants in one segment give Debian's python, which has no whole block?
+      wideleaf align --merge --dry-run /usr/bin/python3.13
   Every program in a folder that gains by it, for a script:
       wideleaf align --in-place --json /opt/bin/* | jq '.files[].status'
   All programs and libraries below a root file system that gain by it:
@@ -28,6 +30,8 @@ Examples:
 Files whose text gains no 2M leaf are left as they are: a wider p_align costs them bits of
 randomisation (9 at 2M) for nothing. --all rewrites them too; so does a --leaf other than 2M.
 WSL 1 refuses programs with a p_align above 4K: aligned ones do not start there, on WSL 2 they do.
+--merge is for code that holds no whole block of 2M, while code and constants together do
+(inspect: straddles, separate-code). Relinking keeps constants from being executed; this does not.
 A file that is in use is replaced by rename: processes that run keep the old one.
 
 -r works in place, without --in-place too. It follows no symbolic link, stays on the
@@ -109,6 +113,10 @@ pub struct Args {
     /// Leave files alone whose text gains no 2M leaf by it, whatever --leaf is (the default for 2M)
     #[arg(long, conflicts_with = "restore")]
     pub(super) only_gaining: bool,
+    /// Make code and the constants beside it one segment where that gives whole blocks, as linking
+    /// with noseparate-code does; the constants can be executed then
+    #[arg(long, conflicts_with_all = ["restore", "oci"])]
+    pub(super) merge: bool,
     /// Do not append the note (some 2K) that --restore needs
     #[arg(long, conflicts_with = "restore")]
     pub(super) no_note: bool,
@@ -157,6 +165,7 @@ impl Args {
             force: self.force,
             strippable: !self.force,
             always: self.always,
+            merge: self.merge,
             only_gaining: self.only_gaining || (self.leaf == LEAF_2M && !self.all && !self.always),
             // Folders hold root file systems of containers.
             overlay: self.recursive,

@@ -51,10 +51,33 @@ pub(super) fn show(args: &Args, results: &Results, looked_at: Option<usize>) -> 
     for (file, result) in results {
         match result {
             Err(refusal) => tell!("wideleaf: align: {}: {refusal}", printable_path(file)),
-            Ok(report) => broken(file, &report.signatures_broken),
+            Ok(report) => {
+                broken(file, &report.signatures_broken);
+                merged(args, file, report);
+            }
         }
     }
     Ok(())
+}
+
+/// Says what joined segments cost.
+fn merged(args: &Args, file: &Path, report: &Report) {
+    let Some(join) = &report.merged else {
+        return;
+    };
+    let size = |value| bytes(value, args.bytes);
+    let indices: Vec<String> = join.segments.iter().map(ToString::to_string).collect();
+    let between = match join.between {
+        0 => String::new(),
+        between => format!(", and {} between them are mapped", size(between)),
+    };
+    let can = if args.dry_run { "would be" } else { "are" };
+    tell!(
+        "wideleaf: align: {}: segments {} {can} one: {} of constants can be executed{between}",
+        printable_path(file),
+        indices.join(", "),
+        size(join.constants)
+    );
 }
 
 /// Says which checksums do not fit any more.

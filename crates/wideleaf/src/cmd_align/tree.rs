@@ -19,6 +19,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let options = args.options();
     let wanted = match () {
         () if args.restore => Wanted::Aligned,
+        () if options.only_gaining && options.merge => Wanted::GainingMerged,
         () if options.only_gaining => Wanted::Gaining,
         () => Wanted::All,
     };
@@ -65,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     show(args, &results, Some(looked_at))?;
     if results.is_empty() && !args.json {
         let what = match wanted {
-            Wanted::Gaining => "gains by it",
+            Wanted::Gaining | Wanted::GainingMerged => "gains by it",
             Wanted::All => "is there",
             Wanted::Aligned => "was aligned",
         };

@@ -6,10 +6,11 @@ use anyhow::Result;
 use serde::{Serialize, Serializer};
 use std::os::unix::ffi::OsStrExt;
 use wideleaf_elf::{
-    Class, FileSystem, Fix, Kind, Linker, Machine, Order, Packer, SectionFacts, Segment, Verdict,
-    explain, fix,
+    Class, FileSystem, Fix, Join, Kind, LEAF_2M, Linker, Machine, Order, Packer, SectionFacts,
+    Segment, Verdict, explain, fix, join,
 };
 use wideleaf_inspect::{Entry, Found, Staged, Summary, summary};
+use wideleaf_jit::Account;
 use wideleaf_kit::names::{hex, lossy};
 use wideleaf_outlook::{self as outlook, Outlook};
 
@@ -20,6 +21,8 @@ const SCHEMA: u32 = 1;
 struct Document<'f> {
     schema: u32,
     files: Files<'f>,
+    /// Text that processes have made at run time.
+    processes: &'f [Account],
     errors: Vec<Failure>,
     summary: Summary,
 }
@@ -56,6 +59,8 @@ struct File<'f> {
     text: u64,
     usable: u64,
     gain: u64,
+    /// The segments that `align --merge` would join, and the gain.
+    merge: Option<Join>,
     segments: Vec<Judged<'f>>,
     kernels: Vec<Outlook>,
 }
@@ -102,6 +107,7 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
         text: verdict.text,
         usable: verdict.usable,
         gain: verdict.gain,
+        merge: join(elf, LEAF_2M),
         segments: verdict.segments.iter().map(judged).collect(),
         kernels: pages
             .flat_map(|page| outlook::outlook(elf, entry.size, page))
@@ -111,7 +117,7 @@ fn file<'f>(entry: &'f Entry, pages: &[u64]) -> File<'f> {
 
 /// Writes everything that was found. `pages` limits the kernels by their base
 /// page size in bytes; empty means all.
-pub fn write(found: &Found, pages: &[u64]) -> Result<()> {
+pub fn write(found: &Found, pages: &[u64], processes: &[Account]) -> Result<()> {
     let failure = |(path, error): &(std::path::PathBuf, wideleaf_inspect::Error)| Failure {
         path: lossy(path.as_os_str().as_bytes()),
         path_bytes: hex(path.as_os_str().as_bytes()),
@@ -123,6 +129,7 @@ pub fn write(found: &Found, pages: &[u64]) -> Result<()> {
             entries: &found.entries,
             pages,
         },
+        processes,
         errors: found.errors.iter().map(failure).collect(),
         summary: summary(found),
     };

@@ -5,7 +5,9 @@ use super::table::congruent;
 use crate::stdout::printable_path;
 use std::io::{Result, Write};
 use wideleaf_collapse::{TextOfFiles, text_of_files};
-use wideleaf_elf::{Cause, Class, Elf, Fix, LinkerName, Order, Placement, Verdict, explain, fix};
+use wideleaf_elf::{
+    Cause, Class, Elf, Fix, LEAF_2M, LinkerName, Order, Placement, Verdict, explain, fix, join,
+};
 use wideleaf_inspect::{Entry, Staged};
 use wideleaf_kit::size::bytes as size;
 use wideleaf_kit::size::short;
@@ -163,13 +165,24 @@ fn text_verdict(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> 
             paragraph(out, "  ", text)?;
         }
         if let Some(fix) = fix(&entry.elf, verdict) {
-            write_fix(out, &entry.elf, verdict, &fix)?;
+            write_fix(out, &entry.elf, verdict, &fix, bytes)?;
         }
     }
     Ok(())
 }
 
-fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> Result<()> {
+/// Whether code and constants in one segment are a remedy.
+fn joins(verdict: &Verdict) -> bool {
+    matches!(verdict.cause, Cause::Straddles | Cause::SeparateCode)
+}
+
+fn write_fix(
+    out: &mut impl Write,
+    elf: &Elf,
+    verdict: &Verdict,
+    fix: &Fix,
+    bytes: bool,
+) -> Result<()> {
     writeln!(out, "  fix:")?;
     let mut table = Table::new([left(""), left("").at_least(7), left("")]).indent("    ");
     for (name, flags) in &fix.flags {
@@ -180,6 +193,15 @@ fn write_fix(out: &mut impl Write, elf: &Elf, verdict: &Verdict, fix: &Fix) -> R
         table.row([how, &format!("{name}:"), flags]);
     }
     out.write_all(table.render(false).as_bytes())?;
+    if let Some(join) = joins(verdict).then(|| join(elf, LEAF_2M)).flatten() {
+        let text = format!(
+            "or without relinking: wideleaf align --merge makes code and the constants beside it one \
+             segment, in which 2M leaves can map {} with code; {} of constants can be executed then",
+            size(join.gain, bytes),
+            size(join.constants, bytes)
+        );
+        paragraph(out, "    ", &text)?;
+    }
     if fix.align {
         let leaf = short(verdict.target);
         let (force, but) = match elf.headers_would_move(verdict.target) {

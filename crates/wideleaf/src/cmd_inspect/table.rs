@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::str::FromStr;
-use wideleaf_elf::{Congruence, Verdict, fix};
+use wideleaf_elf::{Congruence, LEAF_2M, Verdict, fix, join};
 use wideleaf_inspect::{Entry, Found, summary};
 use wideleaf_kit::size::bytes as size;
 use wideleaf_kit::size::short;
@@ -41,6 +41,8 @@ pub enum Column {
     Machine,
     /// The linker flags that remove the cause
     Fix,
+    /// Bytes that align --merge would gain, with code and constants in one segment
+    Merge,
     /// The file
     File,
 }
@@ -71,6 +73,7 @@ impl Column {
                 | Column::Congruent
                 | Column::Align
                 | Column::Segments
+                | Column::Merge
         )
     }
 
@@ -89,6 +92,7 @@ impl Column {
             },
             Column::Align => entry.elf.max_align(),
             Column::Segments => entry.elf.segments.len() as u64,
+            Column::Merge => join(&entry.elf, LEAF_2M).map_or(0, |join| join.gain),
             _ => 0,
         }
     }
@@ -96,7 +100,7 @@ impl Column {
     fn cell(self, entry: &Entry, bytes: bool) -> String {
         let main = entry.verdict.main();
         match self {
-            Column::Gain | Column::Text | Column::Usable | Column::Align => {
+            Column::Gain | Column::Text | Column::Usable | Column::Align | Column::Merge => {
                 size(self.number(entry), bytes)
             }
             Column::Blocks | Column::Segments => self.number(entry).to_string(),
