@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which means give program text 2M leaves, on each file system that holds programs: what the
-//! other checks found, said once more in the words of the commands.
+//! Which means give program text 2M leaves, on each file system that holds programs: the findings of
+//! other checks, in the words of the commands.
 
 use crate::filesystems::{self, Mount};
 use crate::kernel::Release;

@@ -422,7 +422,7 @@ fn what_doctor_says_of_collapse_is_what_the_kernel_does() {
     );
 }
 
-/// What the check `means` says of a machine with these mounts, where a collapse was answered so.
+/// The check `means` of a machine with these mounts, where a collapse was answered so.
 fn means(release: &str, shmem: &str, mounts: &str, answers: &[(&str, &str)]) -> String {
     let pmd = format!("{THP}/hpage_pmd_size");
     let shmem_enabled = format!("{THP}/shmem_enabled");
