@@ -4,6 +4,7 @@
 use crate::kernel::{Config, Release};
 use crate::trial::{self, Trial};
 use crate::{Check, Host, Status};
+use std::path::Path;
 
 /// From which version on a file system is known to have large folios for
 /// regular files, and where that can be seen: the calls of
@@ -24,8 +25,10 @@ const SINCE: &[(&str, (u32, u32), &str)] = &[
     ("cifs", (6, 12), "fs/smb/client/inode.c"),
     ("bcachefs", (6, 12), "fs/bcachefs/fs.c"),
     ("zonefs", (6, 12), "fs/zonefs/super.c"),
-    ("btrfs", (7, 3), "fs/btrfs/btrfs_inode.h"),
 ];
+
+/// Up to which version a file system had none when that was tried (docs/tool/means.md).
+const NONE_IN: &[(&str, (u32, u32))] = &[("erofs", (6, 1))];
 
 /// Where programs and libraries lie.
 const TEXT: &[&str] = &[
@@ -39,13 +42,26 @@ const TEXT: &[&str] = &[
     "/",
 ];
 
-struct Mount {
-    point: String,
-    kind: String,
+pub(crate) struct Mount {
+    pub point: String,
+    pub kind: String,
     options: String,
 }
 
-fn mounts(host: &Host) -> Vec<Mount> {
+impl Mount {
+    /// As it is named where something was tried on it.
+    pub(crate) fn place(&self) -> String {
+        format!("{} ({})", self.point, self.kind)
+    }
+
+    /// The uppermost of an overlay's lower layers, where its files are unless they were changed.
+    fn layer(&self) -> Option<&str> {
+        let layers = option(&self.options, "lowerdir")?;
+        layers.split(':').next()
+    }
+}
+
+pub(crate) fn mounts(host: &Host) -> Vec<Mount> {
     let text = host
         .read("/proc/self/mounts")
         .or_else(|| host.read("/proc/mounts"))
@@ -63,7 +79,7 @@ fn mounts(host: &Host) -> Vec<Mount> {
 }
 
 /// Those that hold text. The last mount on a point hides the ones before.
-fn of_text(mounts: &[Mount]) -> Vec<&Mount> {
+pub(crate) fn of_text(mounts: &[Mount]) -> Vec<&Mount> {
     TEXT.iter()
         .filter_map(|point| mounts.iter().rev().find(|m| m.point == *point))
         .collect()
@@ -128,6 +144,11 @@ fn verdict(mount: &Mount, release: &Release) -> (Option<bool>, String) {
         let huge = option(&mount.options, "huge").unwrap_or("never");
         return (Some(huge != "never"), format!("huge={huge}"));
     }
+    if mount.kind == "btrfs" {
+        let what =
+            "none of 2M: at most 64 blocks, 256K with blocks of 4K (7.3, fs/btrfs/disk-io.c)";
+        return (Some(false), what.to_owned());
+    }
     let Some((_, (major, minor), source)) = SINCE.iter().find(|s| s.0 == mount.kind) else {
         return (Some(false), "none known".to_owned());
     };
@@ -139,6 +160,10 @@ fn verdict(mount: &Mount, release: &Release) -> (Option<bool>, String) {
         Some(false) if matches!(mount.kind.as_str(), "xfs" | "ext4") => {
             (Some(false), format!("not before {major}.{minor}"))
         }
+        Some(false) if none_in(&mount.kind, release) => (
+            Some(false),
+            format!("not in this version; in {major}.{minor}"),
+        ),
         Some(false) => (
             None,
             format!("in {major}.{minor}; versions before it were not checked"),
@@ -150,10 +175,29 @@ fn verdict(mount: &Mount, release: &Release) -> (Option<bool>, String) {
     }
 }
 
+/// Whether it is known to have none in this version.
+fn none_in(kind: &str, release: &Release) -> bool {
+    let known = NONE_IN.iter().find(|none| none.0 == kind);
+    known.is_some_and(|(_, last)| release.number.is_some_and(|number| number <= *last))
+}
+
 fn option<'a>(options: &'a str, name: &str) -> Option<&'a str> {
     options
         .split(',')
         .find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Whether the page cache holds files there in folios of 2M, as far as that is known. Those of an
+/// overlay are its layers'.
+pub(crate) fn wide_folios(release: &Release, mounts: &[Mount], mount: &Mount) -> Option<bool> {
+    if mount.kind != "overlay" {
+        return verdict(mount, release).0;
+    }
+    let layer = Path::new(mount.layer()?);
+    let below = mounts.iter().filter(|m| layer.starts_with(&m.point));
+    let below = below.max_by_key(|m| m.point.len())?;
+    // Of an overlay on an overlay nothing is known.
+    verdict(below, release).0
 }
 
 /// How much the kernel reads ahead.

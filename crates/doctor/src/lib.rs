@@ -13,6 +13,7 @@ mod host;
 mod kernel;
 mod linear;
 mod link;
+mod means;
 #[cfg(test)]
 mod tests;
 mod thp;
@@ -36,6 +37,7 @@ pub fn examine(host: &Host, cpu: &Cpu) -> Vec<Check> {
     checks.push(filesystems::read_ahead(host));
     let trials = filesystems::trials(host);
     checks.extend(collapse::checks(host, &release, &config, &trials));
+    checks.push(means::check(host, &release, &trials));
     checks.extend(toolchain::checks(host));
     checks.push(linear::map(host));
     checks

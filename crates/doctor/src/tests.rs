@@ -422,6 +422,98 @@ fn what_doctor_says_of_collapse_is_what_the_kernel_does() {
     );
 }
 
+/// The check `means` of a machine with these mounts, where a collapse was answered so.
+fn means(release: &str, shmem: &str, mounts: &str, answers: &[(&str, &str)]) -> String {
+    let pmd = format!("{THP}/hpage_pmd_size");
+    let shmem_enabled = format!("{THP}/shmem_enabled");
+    let files = [
+        ("proc/sys/kernel/osrelease", release),
+        (&pmd, "2097152\n"),
+        (&shmem_enabled, shmem),
+        ("proc/self/mounts", mounts),
+    ];
+    find(&examined(&files, answers), "means").found.clone()
+}
+
+const SHMEM_NEVER: &str = "always within_size advise [never] deny force\n";
+
+#[test]
+fn each_file_system_is_told_which_means_work_on_it() {
+    let mounts = "a / ext4 rw 0 0\nb /opt xfs rw 0 0\n";
+    assert_eq!(
+        means(
+            "6.12.118\n",
+            SHMEM_NEVER,
+            mounts,
+            &[("collapse /", "EINVAL: no")]
+        ),
+        "/opt (xfs): fill yes, collapse unknown, stage yes, run yes; \
+         / (ext4): fill no, collapse no, stage yes, run yes"
+    );
+    assert_eq!(
+        means(
+            "7.3.4\n",
+            SHMEM_NEVER,
+            "a / ext4 rw 0 0\n",
+            &[("collapse /", "ok")]
+        ),
+        "/ (ext4): fill yes, collapse yes, stage yes, run yes"
+    );
+}
+
+#[test]
+fn folios_below_2m_and_versions_that_were_tried_without_are_told() {
+    let fill = |release: &str, kind: &str| {
+        let told = means(release, SHMEM_NEVER, &format!("a / {kind} rw 0 0\n"), &[]);
+        told.split_once("fill ")
+            .unwrap()
+            .1
+            .split(',')
+            .next()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(fill("7.3.4\n", "btrfs"), "no");
+    assert_eq!(fill("6.1.192\n", "erofs"), "no");
+    assert_eq!(fill("6.6.0\n", "erofs"), "unknown");
+    assert_eq!(fill("6.12.118\n", "erofs"), "yes");
+    assert_eq!(fill("6.1.192\n", "squashfs"), "no");
+}
+
+#[test]
+fn copies_are_no_means_where_shmem_enabled_is_deny() {
+    let deny = "always within_size advise never [deny] force\n";
+    assert_eq!(
+        means(
+            "6.12.118\n",
+            deny,
+            "a / ext4 rw 0 0\n",
+            &[("collapse /", "EINVAL: no")]
+        ),
+        "/ (ext4): fill no, collapse no, stage no, run no"
+    );
+    // A collapse that was not tried may be one that works.
+    assert!(means("6.12.118\n", deny, "a / ext4 rw 0 0\n", &[]).ends_with("run unknown"));
+}
+
+#[test]
+fn fill_on_an_overlay_works_as_on_its_uppermost_layer() {
+    let overlay = |options: &str, below: &str| {
+        let mounts = format!("{below}\no / overlay rw,{options} 0 0\n");
+        let told = means("6.12.118\n", SHMEM_NEVER, &mounts, &[]);
+        told.split(',').next().unwrap().to_owned()
+    };
+    let layers = "a /lower ext4 rw 0 0\nb /lower/a\\040b xfs rw 0 0";
+    let fill = |word: &str| format!("/ (overlay): fill {word}");
+    assert_eq!(overlay("lowerdir=/lower/x:/lower/a", layers), fill("no"));
+    // A later mount on the same point hides the one before.
+    let hidden = "a /lower ext4 rw 0 0\nb /lower xfs rw 0 0";
+    assert_eq!(overlay("lowerdir=/lower/x", hidden), fill("yes"));
+    // In a container the layers are not mounted.
+    assert_eq!(overlay("lowerdir=/elsewhere", layers), fill("unknown"));
+    assert_eq!(overlay("xino=off", layers), fill("unknown"));
+}
+
 #[test]
 fn ids_are_unique() {
     let checks = examined(&[], &[]);

@@ -54,7 +54,7 @@ pub(crate) fn own(host: &Host) -> Vec<Trial> {
 pub(crate) fn mounted(host: &Host, point: &str, kind: &str) -> Option<Trial> {
     let pmd = pmd();
     trial(host, &format!("{point} ({kind})"), point, || {
-        let (path, file) = large_file(Path::new(point), pmd)?;
+        let (path, file) = large_file(Path::new(point), kind == "overlay", pmd)?;
         let answer = probe(&file, pmd).map_err(|e| e.to_string());
         Some((Some(path), answer))
     })
@@ -89,16 +89,19 @@ fn trial(
 }
 
 /// A readable file of at least `size` bytes on the file system mounted there,
-/// from the places where large programs lie.
-fn large_file(point: &Path, size: u64) -> Option<(PathBuf, File)> {
+/// from the places where large programs lie. Files on an overlay of several file systems have
+/// other device numbers than its folders: there, a folder has to be on the overlay.
+fn large_file(point: &Path, overlay: bool, size: u64) -> Option<(PathBuf, File)> {
     let device = point.metadata().ok()?.dev();
     let folders = FOLDERS.iter().map(|folder| point.join(folder));
     folders
+        .filter(|folder| folder.metadata().is_ok_and(|here| here.dev() == device))
         .filter_map(|folder| std::fs::read_dir(folder).ok())
         .flat_map(|entries| entries.take(ENTRIES).flatten())
         .find_map(|entry| {
             let here = entry.metadata().ok()?;
-            let fits = here.is_file() && here.len() >= size && here.dev() == device;
+            let same = overlay || here.dev() == device;
+            let fits = here.is_file() && here.len() >= size && same;
             let path = fits.then(|| entry.path())?;
             File::open(&path).ok().map(|file| (path, file))
         })
