@@ -13,7 +13,7 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// What containers see their image through.
+    /// Containers see their image through it.
     pub const OVERLAY: FileSystem = FileSystem {
         name: "overlay",
         aligns: false,
