@@ -294,7 +294,7 @@ mod tests {
             assert!(matches!(error, Error::Garbage { .. }), "{error}");
             assert!(error.to_string().contains("loads.json: "), "{error}");
             memory.remember(&program, [library.as_path()]).unwrap();
-            assert_eq!(libraries(&memory, &program), [library.clone()]);
+            assert_eq!(libraries(&memory, &program), std::slice::from_ref(&library));
         }
         fs::remove_file(&memory.path).unwrap();
         fs::create_dir(&memory.path).unwrap();
@@ -321,7 +321,10 @@ mod tests {
             }
         });
         for program in &programs {
-            assert_eq!(libraries(&memory, program), [program.path.clone()]);
+            assert_eq!(
+                libraries(&memory, program),
+                std::slice::from_ref(&program.path)
+            );
         }
         let folder = fs::read_dir(memory.path.parent().unwrap()).unwrap();
         let mut names: Vec<_> = folder.map(|e| e.unwrap().file_name()).collect();
