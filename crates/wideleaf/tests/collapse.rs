@@ -2,6 +2,8 @@
 //! `wideleaf collapse` on real processes: this one, with text that the test
 //! maps, by the kernel at hand.
 
+#[path = "common/room.rs"]
+mod room;
 #[path = "common/text.rs"]
 mod text;
 
@@ -162,6 +164,7 @@ fn resident(text: &Text) -> u64 {
 
 /// Whether this test can be made here: 4K pages, root, a kernel that can.
 fn possible() -> bool {
+    room::make();
     let (page, pmd) = wideleaf_procmap::sizes("/sys".as_ref());
     let why = match wideleaf_collapse::probe_shared_memory(pmd) {
         _ if (page, pmd) != (4096, M2 as u64) => "pages are not 4K".to_owned(),

@@ -6,6 +6,8 @@
 mod image;
 #[path = "common/kill.rs"]
 mod kill;
+#[path = "common/room.rs"]
+mod room;
 #[path = "common/text.rs"]
 mod text;
 
@@ -31,6 +33,7 @@ struct Program {
 
 impl Program {
     fn new() -> Self {
+        room::make();
         Self::at(0)
     }
 

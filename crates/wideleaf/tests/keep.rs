@@ -6,6 +6,8 @@
 mod image;
 #[path = "common/kill.rs"]
 mod kill;
+#[path = "common/room.rs"]
+mod room;
 #[path = "common/text.rs"]
 mod text;
 
@@ -34,6 +36,7 @@ struct Kept {
 
 impl Kept {
     fn new(more: &str) -> Self {
+        room::make();
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let program = folder.path().join("program");
         let segment = load(R | X, 0, 0x40_0000, 4 * M, 4096);

@@ -5,6 +5,8 @@
 #[path = "../../elf/tests/common/image.rs"]
 #[allow(dead_code)]
 mod image;
+#[path = "common/room.rs"]
+mod room;
 #[path = "common/text.rs"]
 mod text;
 #[path = "common/unshared.rs"]
@@ -249,6 +251,7 @@ fn here() -> bool {
     if !fits {
         eprintln!("SKIPPED: the program of this test is for x86-64");
     }
+    room::make();
     fits
 }
 

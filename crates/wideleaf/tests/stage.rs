@@ -11,6 +11,8 @@ mod image;
 mod kill;
 #[path = "common/library.rs"]
 mod library;
+#[path = "common/room.rs"]
+mod room;
 #[path = "common/text.rs"]
 mod text;
 #[path = "common/unshared.rs"]
@@ -33,6 +35,7 @@ const M: u64 = 1 << 20;
 /// `$R` its folder, the current folder is empty and goes away. None if the
 /// host has no such namespaces.
 fn in_namespace(folder: &Path, script: &str) -> Option<String> {
+    room::make();
     let script = format!(
         "stage() {{ \"$W\" stage --run-dir \"$R\" \"$@\" 2>&1; }}\nunstage() {{ \"$W\" unstage --run-dir \"$R\" \"$@\" 2>&1; }}\nset -e\n{script}"
     );
