@@ -119,7 +119,7 @@ fn one(other: &Other, pid: u32, block: &Block, budget: &mut Budget) -> Option<Wh
 
 /// Asks for a block, a few times if its pages are busy. As much time as the
 /// answer took is left to others before the next question.
-fn gently(mut ask: impl FnMut() -> Result<(), Refusal>) -> Result<(), Refusal> {
+pub(crate) fn gently(mut ask: impl FnMut() -> Result<(), Refusal>) -> Result<(), Refusal> {
     let mut tries = 0;
     loop {
         let start = Instant::now();

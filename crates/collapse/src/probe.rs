@@ -3,6 +3,7 @@
 //! as a program loader would, asks for a collapse, takes the mapping away.
 
 use crate::Refusal;
+use crate::act::gently;
 use crate::block::Blocks;
 use nix::sys::mman::MapFlags;
 use std::fs::File;
@@ -40,7 +41,8 @@ fn map_and_collapse(file: &File, pmd: u64, flags: MapFlags) -> Result<(), Refusa
     if file.metadata().is_ok_and(|metadata| metadata.len() >= pmd) {
         blocks.touch();
     }
-    blocks.collapse()
+    // What was just read may be busy still.
+    gently(|| blocks.collapse())
 }
 
 #[cfg(test)]

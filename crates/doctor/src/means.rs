@@ -9,6 +9,9 @@ use crate::{Check, Host};
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
+/// Refusals that say nothing of the kernel or the file system.
+const PASSING: [&str; 3] = ["EAGAIN", "EBUSY", "ENOMEM"];
+
 /// Whether a means works, as far as that is known.
 type Works = Option<bool>;
 
@@ -58,7 +61,12 @@ fn fill(release: &Release, mounts: &[Mount], mount: &Mount) -> Works {
 fn collapse(trials: &[Trial], mount: &Mount) -> Works {
     let place = mount.place();
     let trial = trials.iter().find(|trial| trial.place == place)?;
-    Some(trial.answer.is_ok())
+    match &trial.answer {
+        Ok(()) => Some(true),
+        // Of this moment: busy pages, no memory.
+        Err(why) if PASSING.iter().any(|errno| why.starts_with(errno)) => None,
+        Err(_) => Some(false),
+    }
 }
 
 /// `stage` and `run` copy to a tmpfs mounted huge=always, whose pages are 2M where those of the

@@ -459,6 +459,16 @@ fn each_file_system_is_told_which_means_work_on_it() {
         ),
         "/ (ext4): fill yes, collapse yes, stage yes, run yes"
     );
+    // Pages that were busy at that moment say nothing of ext4.
+    assert!(
+        means(
+            "7.3.4\n",
+            SHMEM_NEVER,
+            "a / ext4 rw 0 0\n",
+            &[("collapse /", "EAGAIN: busy")]
+        )
+        .contains("collapse unknown")
+    );
 }
 
 #[test]
