@@ -20,6 +20,9 @@ pub struct Edit {
     pub before: Option<Vec<u8>>,
     /// Its content after.
     pub after: Vec<u8>,
+    /// The uppermost of the folders that are made for it.
+    #[serde(default)]
+    pub made: Option<PathBuf>,
 }
 
 /// Why nothing was changed, or not all restored.
@@ -71,8 +74,11 @@ impl Edit {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let before = content(&path)?;
         let text = String::from_utf8_lossy(before.as_deref().unwrap_or_default()).into_owned();
+        let folders = path.ancestors().skip(1);
+        let made = folders.take_while(|folder| !folder.exists()).last();
         Ok(Self {
             after: after(&text).into_bytes(),
+            made: made.map(Path::to_owned),
             path,
             before,
         })
@@ -166,6 +172,21 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), EditError> {
     }
 }
 
+/// Removes the folders that were made for a file, those that hold nothing else.
+fn remove_folders(edit: &Edit) {
+    let Some(made) = &edit.made else {
+        return;
+    };
+    let folders = edit.path.ancestors().skip(1);
+    for folder in folders.take_while(|folder| folder.starts_with(made)) {
+        match fs::remove_dir(folder) {
+            // By a restore that was killed.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return,
+            _ => {}
+        }
+    }
+}
+
 /// Gives back what the files of a journal were, and removes it. The files that were restored are
 /// the answer.
 ///
@@ -196,6 +217,7 @@ pub fn restore(journal: &Path, force: bool) -> Result<Vec<PathBuf>, EditError> {
             None => fs::remove_file(&edit.path).map_err(EditError::file(&edit.path))?,
         }
     }
+    edits.iter().for_each(remove_folders);
     if !edits.is_empty() {
         fs::remove_file(journal).map_err(EditError::file(journal))?;
     }
@@ -230,7 +252,7 @@ mod tests {
 
         fn are_as_before(&self) {
             assert_eq!(fs::read(self.path("old")).unwrap(), b"one\r\n\xfftwo");
-            assert!(!self.path("etc/new").exists());
+            assert!(!self.path("etc").exists());
             assert!(!self.path("journal").exists());
         }
     }

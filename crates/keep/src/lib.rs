@@ -12,15 +12,18 @@
 //! | `change` | a line for each change since the last pass |
 //! | `gauges` | the same for Prometheus |
 //! | `edits` | files of the system that `enable` changes and `disable` restores |
+//! | `systemd` | the setting of a service that lets its text be wide |
 
 mod change;
 mod config;
 mod edits;
 mod gauges;
 mod pass;
+mod systemd;
 
 pub use change::Changes;
 pub use config::{Config, ConfigError, Means};
 pub use edits::{Edit, EditError, apply, differences, pending, restore};
 pub use gauges::render;
 pub use pass::{InVain, Kept, Pass, pass};
+pub use systemd::{MemoryThp, drop_in_path};

@@ -238,7 +238,8 @@ fn of_running(
     }
 }
 
-/// Blocks that processes use are collapsed where they are, if this kernel does that.
+/// Blocks that processes use are collapsed where they are, if this kernel does that: each kernel does
+/// for files of a tmpfs.
 fn collapse(
     running: Vec<Select>,
     plans: &[Plan],
@@ -246,15 +247,16 @@ fn collapse(
     limit: u64,
     notes: &mut Vec<String>,
 ) {
-    if text_of_files() == TextOfFiles::None {
-        return;
-    }
+    let of_files = text_of_files() != TextOfFiles::None;
     let used = plans.iter().zip(filled).filter(|(_, filled)| {
         let mut left = filled.left.iter();
-        left.any(|left| left.why == Why::InUse)
+        left.any(|left| left.why == Why::InMemory || of_files && left.why == Why::InUse)
     });
     let names = used.filter_map(|(plan, _)| plan.text.name.file_name()?.to_str());
     let mut whom: Vec<Select> = names.map(|name| select(Some(name), None)).collect();
+    if whom.is_empty() && !of_files {
+        return;
+    }
     whom.extend(running);
     let Ok(mut machine) = Machinery::new("/proc".as_ref(), None) else {
         return;
@@ -272,11 +274,13 @@ fn collapse(
     }
 }
 
-/// Programs whose file system has no wide folios get copies.
+/// Programs whose file system has no wide folios get copies; those that are not wide for any other
+/// reason, too, if there is no other means.
 fn stage(config: &Config, plans: &[Plan], filled: &[Filled], notes: &mut Vec<String>) {
+    let alone = config.means.iter().all(|means| *means == Means::Stage);
     let hopeless = plans.iter().zip(filled).filter(|(_, filled)| {
         let mut left = filled.left.iter();
-        left.any(|left| left.why == Why::NoFolio)
+        left.any(|left| alone || left.why == Why::NoFolio)
     });
     let names = hopeless.map(|(plan, _)| plan.text.name.clone());
     let programs: Vec<PathBuf> = names

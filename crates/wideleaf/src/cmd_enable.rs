@@ -8,12 +8,16 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wideleaf_keep::{Config, Edit, apply, differences, restore};
+use wideleaf_keep::{Config, Edit, MemoryThp, apply, differences, drop_in_path, restore};
+use wideleaf_kit::names::printable;
 use wideleaf_kit::size::parse;
 use wideleaf_run::{TUNABLE, has_tunable};
 
 const CONFIG: &str = "etc/wideleaf/keep.toml";
 const TUNABLES: &str = "etc/tunables.conf";
+const DROP_IN: &str = "50-wideleaf.conf";
+const RELOAD: &str =
+    "MemoryTHP= of a service has changed: systemctl daemon-reload, then restart the service";
 const JOURNAL: &str = "var/lib/wideleaf/enabled.json";
 
 /// Arguments of `wideleaf enable`.
@@ -23,6 +27,11 @@ The difference is shown; --write makes it. Files that are changed:
   /etc/wideleaf/keep.toml  what `wideleaf keep` keeps wide: what is named is added
   /etc/tunables.conf       glibc.elf.thp=1, by which ld.so aligns libraries, where
                            this machine's glibc has the tunable (2.44)
+  /etc/systemd/system/NAME.service.d/50-wideleaf.conf
+                           MemoryTHP=madvise, by which text of a service becomes wide
+                           whose unit disables huge pages; MemoryTHP=system, where
+                           systemd runs without them itself; where it has the
+                           setting (v260)
 
 Their content before is in /var/lib/wideleaf/enabled.json, for `wideleaf disable`.
 
@@ -50,6 +59,9 @@ pub struct Args {
     /// Whether to write glibc's tunable
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     tunable: When,
+    /// Value of systemd's MemoryTHP= for each --service
+    #[arg(long, value_name = "VALUE", default_value = "auto")]
+    memory_thp: Thp,
     /// Make the difference that is shown
     #[arg(long)]
     write: bool,
@@ -88,6 +100,18 @@ enum When {
     Never,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Thp {
+    /// As its text needs it, where systemd has it
+    Auto,
+    /// In any case: huge pages for text, and for memory only if the program asks
+    Madvise,
+    /// In any case: huge pages as /sys/kernel/mm/transparent_hugepage says
+    System,
+    /// Nothing
+    Never,
+}
+
 /// Runs `wideleaf enable`.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.programs.is_empty() && args.service.is_empty() && args.image.is_empty() {
@@ -101,7 +125,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
             );
         }
     }
+    let in_any_case = matches!(args.memory_thp, Thp::Madvise | Thp::System);
+    if in_any_case && args.service.is_empty() {
+        misuse!("--memory-thp of what? Name it by --service");
+    }
     let edits = edits(&args)?;
+    if in_any_case {
+        tell!("wideleaf: enable: MemoryTHP= has an effect from systemd 260 on");
+    }
     let shown = differences(&edits);
     if shown.is_empty() {
         say!("nothing to change: it is enabled already")?;
@@ -114,6 +145,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     apply(&args.root.join(JOURNAL), &edits)?;
     tell!("wideleaf: enable: written; start it with: systemctl enable --now wideleaf-keep");
+    if edits.iter().any(is_drop_in) {
+        tell!("wideleaf: enable: {RELOAD}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -122,6 +156,9 @@ pub fn disable(args: DisableArgs) -> Result<ExitCode> {
     let restored = restore(&args.root.join(JOURNAL), args.force)?;
     for path in &restored {
         say!("{}", printable_path(path))?;
+    }
+    if restored.iter().any(|path| path.ends_with(DROP_IN)) {
+        tell!("wideleaf: disable: {RELOAD}");
     }
     match restored.is_empty() {
         true => tell!("wideleaf: disable: nothing is enabled"),
@@ -162,7 +199,33 @@ fn edits(args: &Args) -> Result<Vec<Edit>> {
     if tunable(args.tunable) {
         edits.push(Edit::new(&args.root.join(TUNABLES), with_tunable)?);
     }
+    for service in &args.service {
+        let Some(thp) = memory_thp(args.memory_thp, service) else {
+            continue;
+        };
+        let Some(path) = drop_in_path(service) else {
+            bail!(
+                "{}: has no drop-in, which --memory-thp writes: name it as NAME.service",
+                printable(service)
+            );
+        };
+        let edit = Edit::new(&args.root.join(path), |_| thp.drop_in())?;
+        add(&mut edits, edit);
+    }
     Ok(edits)
+}
+
+fn memory_thp(value: Thp, service: &str) -> Option<MemoryThp> {
+    match value {
+        Thp::Auto => drop_in_path(service).and_then(|_| MemoryThp::that_helps(service)),
+        Thp::Madvise => Some(MemoryThp::Madvise),
+        Thp::System => Some(MemoryThp::System),
+        Thp::Never => None,
+    }
+}
+
+fn is_drop_in(edit: &Edit) -> bool {
+    edit.changes() && edit.path.ends_with(DROP_IN)
 }
 
 fn add<T: PartialEq>(list: &mut Vec<T>, value: T) {

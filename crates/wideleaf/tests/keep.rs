@@ -15,6 +15,7 @@ use image::{ET_EXEC, Image, R, X, load};
 use kill::killed_after;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use text::text;
@@ -146,6 +147,171 @@ fn it_mends_what_became_narrow_reads_its_file_again_and_is_alone() {
     );
 }
 
+/// A program with 6M of text, linked at multiples of 2M, that touches all of it, says that it is
+/// there, waits for a line, and prints what PMDs map of its text. With an argument huge pages are
+/// disabled for it, by these flags.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#ifdef __x86_64__
+__asm__(".text\n.globl code\ncode: .skip 6291456, 0xc3\n");
+#else
+__asm__(".text\n.globl code\ncode: .skip 6291456\n");
+#endif
+extern volatile const char code[];
+static char line[4096];
+int main(int argc, char **argv) {
+    long pmd = 0, more = 0;
+    int text = 0;
+    if (argc > 1) {
+        if (prctl(PR_SET_THP_DISABLE, 1, atol(argv[1]), 0, 0))
+            puts("no such mode");
+        execl(argv[0], argv[0], NULL);
+    }
+    for (long at = 0; at < 6291456; at += 4096)
+        more += code[at];
+    puts("there");
+    fflush(stdout);
+    fgets(line, sizeof line, stdin);
+    for (long at = 0; at < 6291456; at += 4096)
+        more += code[at];
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, maps)) {
+        if (strchr(line, '-') && strchr(line, '-') < strchr(line, ' '))
+            text = strstr(line, " r-xp ") && strstr(line, "/kept-program");
+        if (text && sscanf(line, "FilePmdMapped: %ld", &more) == 1)
+            pmd += more;
+        if (text && sscanf(line, "ShmemPmdMapped: %ld", &more) == 1)
+            pmd += more;
+    }
+    printf("pmd %ld kB\n", pmd);
+    return 0;
+}
+"#;
+
+/// Runs a script where what it mounts is seen by nothing else, and `keep` passes once by
+/// keep.toml, which keeps `program` by `means`. None if that cannot be tried here.
+fn in_namespace(program: &str, means: &str, script: &str) -> Option<String> {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::write(folder.path().join("program.c"), PROGRAM).unwrap();
+    let output = Command::new("gcc")
+        .args(["-O1", "-no-pie", "-Wl,-z,max-page-size=0x200000"])
+        .args(["-Wl,-z,separate-code", "-o", "kept-program", "program.c"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let program = folder.path().join(program);
+    let config = format!(
+        "programs = [\"{}\"]\nmeans = [\"{means}\"]\nlimit = \"64M\"\n",
+        program.display()
+    );
+    fs::write(folder.path().join("keep.toml"), config).unwrap();
+    let script = format!(
+        "keep() {{ \"$W\" keep --once keep.toml 2>&1 && echo all wide || echo \"status $?\"; }}\nset -e\n{script}"
+    );
+    room::make();
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", &script])
+        .current_dir(folder.path())
+        .env("W", env!("CARGO_BIN_EXE_wideleaf"))
+        .output()
+        .unwrap();
+    let said = text(&output.stdout) + &text(&output.stderr);
+    if said.contains("unshare failed") {
+        eprintln!("SKIPPED: not root: {said}");
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    Some(said)
+}
+
+#[test]
+fn text_in_use_that_cannot_be_filled_is_collapsed_where_it_is() {
+    let script = r#"
+mkdir tmpfs
+mount -t tmpfs -o huge=never none tmpfs
+cp kept-program tmpfs
+mkfifo in out
+tmpfs/kept-program <in >out &
+exec 3>in 4<out
+read -r there <&4
+for pass in 1 2 3 4 5; do keep; done
+echo >&3
+cat <&4
+wait
+"#;
+    let Some(said) = in_namespace("tmpfs/kept-program", "collapse", script) else {
+        return;
+    };
+    assert!(
+        said.contains("0 of 6M wide, before unknown; 0 read; others: in-memory"),
+        "{said}"
+    );
+    if !said.contains("all wide") {
+        eprintln!("SKIPPED: no memory in whole blocks, or no huge pages in a tmpfs: {said}");
+        return;
+    }
+    assert!(
+        said.contains("collapse made ") && said.contains("pmd 6144 kB"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_program_that_only_staging_may_widen_is_staged_once() {
+    let script = r#"
+mount -t tmpfs none /run
+echo | ./kept-program
+keep
+echo again
+keep
+echo | ./kept-program
+"$W" unstage --all
+cmp kept-program before && echo unchanged
+"#;
+    let script = format!("cp kept-program before\n{script}");
+    let Some(said) = in_namespace("kept-program", "stage", &script) else {
+        return;
+    };
+    let (first, second) = said.split_once("again\n").unwrap();
+    assert!(first.contains("/kept-program: staged"), "{said}");
+    assert!(
+        second.contains("is staged: its copy is on huge pages already"),
+        "{said}"
+    );
+    assert!(
+        !second.contains(": staged\n") && second.contains("unchanged"),
+        "{said}"
+    );
+    if !second.contains("pmd 6144 kB") {
+        eprintln!("NOTE: no memory in whole blocks, or no huge pages in a tmpfs: {said}");
+    }
+}
+
+/// By the prctl that systemd makes for `MemoryTHP=disable` and `madvise`.
+#[test]
+fn disabled_huge_pages_keep_wide_text_away_and_madvise_does_not() {
+    let script = r#"
+mkdir tmpfs
+mount -t tmpfs -o huge=always none tmpfs
+cp kept-program tmpfs
+for flags in "" 0 2; do echo | tmpfs/kept-program $flags; done
+"#;
+    let Some(said) = in_namespace("tmpfs/kept-program", "fill", script) else {
+        return;
+    };
+    let mapped: Vec<&str> = said.lines().filter(|l| l.starts_with("pmd")).collect();
+    if mapped[0] == "pmd 0 kB" || said.contains("no such mode") {
+        eprintln!("SKIPPED: no huge pages in a tmpfs, or Linux before 6.18: {said}");
+        return;
+    }
+    assert_eq!(mapped, [mapped[0], "pmd 0 kB", mapped[0]]);
+}
+
 #[test]
 fn a_wrong_file_is_named_with_the_value() {
     let kept = Kept::new("interval = 0");
@@ -156,6 +322,15 @@ fn a_wrong_file_is_named_with_the_value() {
     let missing = wideleaf(&["keep", "/no/such.toml"]).output().unwrap();
     assert!(text(&missing.stderr).contains("/no/such.toml: No such file"));
 }
+
+const DROP_IN: &str = "etc/systemd/system/x.service.d/50-wideleaf.conf";
+const WITH_DROP_IN: [&str; 5] = [
+    "--write",
+    "--service",
+    "x.service",
+    "--memory-thp",
+    "madvise",
+];
 
 /// A folder that stands for /, with a file that has no newline at its end.
 fn root() -> tempfile::TempDir {
@@ -183,6 +358,7 @@ fn is_as_before(root: &Path) {
     let tunables = fs::read_to_string(root.join("etc/tunables.conf")).unwrap();
     assert_eq!(tunables, "glibc.malloc.x=1");
     assert!(!root.join("etc/wideleaf/keep.toml").exists());
+    assert!(!root.join(DROP_IN).exists());
     assert!(!root.join("var/lib/wideleaf/enabled.json").exists());
 }
 
@@ -222,11 +398,85 @@ fn the_difference_is_shown_then_written_then_undone() {
 }
 
 #[test]
+fn a_drop_in_for_a_service_is_shown_then_written_then_gone_with_its_folder() {
+    let root = root();
+    let system = root.path().join("etc/systemd/system");
+    fs::create_dir_all(&system).unwrap();
+    let shown = enable(root.path(), &WITH_DROP_IN[1..]).output().unwrap();
+    let diff = text(&shown.stdout);
+    assert!(
+        diff.contains("+[Service]\n+MemoryTHP=madvise\n") && diff.contains(DROP_IN),
+        "{diff}"
+    );
+    assert!(text(&shown.stderr).contains("from systemd 260 on"));
+    is_as_before(root.path());
+    let written = enable(root.path(), &WITH_DROP_IN).output().unwrap();
+    assert!(
+        text(&written.stderr).contains("systemctl daemon-reload"),
+        "{}",
+        text(&written.stderr)
+    );
+    let drop_in = fs::read_to_string(root.path().join(DROP_IN)).unwrap();
+    assert!(drop_in.ends_with("[Service]\nMemoryTHP=madvise\n"));
+    let undone = disable(root.path()).output().unwrap();
+    assert!(
+        text(&undone.stderr).contains("systemctl daemon-reload"),
+        "{}",
+        text(&undone.stderr)
+    );
+    is_as_before(root.path());
+    assert_eq!(fs::read_dir(&system).unwrap().count(), 0);
+}
+
+/// The drop-in of x.service that enable writes of itself, where systemd says this of it.
+fn drop_in_by_itself(systemd_says: &str) -> Option<String> {
+    let (root, tools) = (root(), tempfile::tempdir().unwrap());
+    let tool = tools.path().join("systemctl");
+    fs::write(&tool, format!("#!/bin/sh\necho {systemd_says}\n")).unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = enable(root.path(), &WITH_DROP_IN[..3]);
+    let path = format!("{}:/usr/bin:/bin", tools.path().display());
+    assert!(command.env("PATH", path).status().unwrap().success());
+    let drop_in = fs::read_to_string(root.path().join(DROP_IN)).ok();
+    assert!(disable(root.path()).status().unwrap().success());
+    is_as_before(root.path());
+    drop_in
+}
+
+#[test]
+fn a_drop_in_is_written_only_where_systemd_has_the_setting_and_it_is_in_the_way() {
+    let written = drop_in_by_itself("disable").unwrap();
+    assert!(written.contains("MemoryTHP=madvise\n"), "{written}");
+    // Wide already, or chosen by the administrator, or unknown to systemd.
+    for says in ["madvise", "system", ""] {
+        assert_eq!(drop_in_by_itself(says), None, "{says}");
+    }
+}
+
+#[test]
+fn a_name_without_a_drop_in_is_an_error_only_where_one_is_wanted() {
+    let root = root();
+    for name in ["x", "/system.slice/x.service", "../x.service"] {
+        let named = ["--service", name];
+        let wanted = enable(
+            root.path(),
+            &[&named[..], &["--memory-thp", "system"]].concat(),
+        );
+        let output = { wanted }.output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains("name it as NAME.service"));
+        assert!(enable(root.path(), &named).status().unwrap().success());
+    }
+    let nobody = enable(root.path(), &["--memory-thp", "system"]).output();
+    assert_eq!(nobody.unwrap().status.code(), Some(2));
+}
+
+#[test]
 fn enable_that_is_killed_at_any_point_is_undone() {
     let mut calls = 0;
     loop {
         let root = root();
-        let ended = killed_after(calls, &mut enable(root.path(), &["--write"]));
+        let ended = killed_after(calls, &mut enable(root.path(), &WITH_DROP_IN));
         let undone = disable(root.path()).output().unwrap();
         assert!(undone.status.success(), "{calls}: {}", text(&undone.stderr));
         is_as_before(root.path());
@@ -244,7 +494,7 @@ fn disable_that_is_killed_at_any_point_is_done_again() {
     loop {
         let root = root();
         assert!(
-            enable(root.path(), &["--write"])
+            enable(root.path(), &WITH_DROP_IN)
                 .output()
                 .unwrap()
                 .status
