@@ -14,7 +14,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use wideleaf_elf::{Cause, Elf, FileSystem, Join, LEAF_2M, Source, judge};
+use wideleaf_elf::{Cause, Elf, Join, LEAF_2M, Source, judge};
 use wideleaf_kit::fresh::relink;
 
 /// What to do with a file that has several names.
@@ -335,15 +335,17 @@ pub fn restore(path: &Path, target: Target, options: &Options) -> Result<Report,
     put(&original, target, options, report, &write)
 }
 
-/// What the segments look like in the file itself, which may be one that was
-/// aligned before.
 /// A file's headers, with the file system that it is judged for.
 fn read(source: &impl Source, options: &Options) -> Result<Elf, wideleaf_elf::Error> {
-    let mut elf = Elf::read(source)?;
-    elf.file_system = options.overlay.then_some(FileSystem::OVERLAY);
-    Ok(elf)
+    let elf = Elf::read(source)?;
+    Ok(match options.overlay {
+        true => elf.on_overlay(),
+        false => elf,
+    })
 }
 
+/// What the segments look like in the file itself, which may be one that was
+/// aligned before.
 fn on_disk(original: &Original) -> Result<wideleaf_elf::FileSource, Refusal> {
     let file = original.file.try_clone();
     file.and_then(wideleaf_elf::FileSource::new)

@@ -9,7 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use wideleaf_elf::{Elf, FileSource, FileSystem};
+use wideleaf_elf::{Elf, FileSource};
 
 /// Which files are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +110,9 @@ fn look(path: &Path, wanted: Wanted, overlay: bool) -> io::Result<Option<bool>> 
         return Ok(None);
     }
     let marked = is_marked(&file)?;
-    let mut elf = read(file)?;
-    if let Some(elf) = &mut elf {
-        elf.file_system = overlay.then_some(FileSystem::OVERLAY);
-    }
+    let elf = read(file)?;
     Ok(elf
+        .map(|elf| if overlay { elf.on_overlay() } else { elf })
         .filter(|elf| !elf.segments.is_empty())
         .map(|elf| match wanted {
             Wanted::Gaining => could_gain(&elf),

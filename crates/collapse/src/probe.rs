@@ -41,7 +41,7 @@ fn map_and_collapse(file: &File, pmd: u64, flags: MapFlags) -> Result<(), Refusa
     if file.metadata().is_ok_and(|metadata| metadata.len() >= pmd) {
         blocks.touch();
     }
-    // What was just read may be busy still.
+    // Pages that were just read may be busy still.
     gently(|| blocks.collapse())
 }
 

@@ -88,9 +88,9 @@ pub(crate) fn of_text(mounts: &[Mount]) -> Vec<&Mount> {
 /// What the kernel says to a collapse on each of them, and elsewhere.
 pub(crate) fn trials(host: &Host) -> Vec<Trial> {
     let mounts = mounts(host);
-    let mounted = of_text(&mounts)
-        .into_iter()
-        .filter_map(|mount| trial::mounted(host, &mount.point, &mount.kind));
+    let mounted = of_text(&mounts).into_iter().filter_map(|mount| {
+        trial::mounted(host, &mount.place(), &mount.point, mount.kind == "overlay")
+    });
     let mounted: Vec<Trial> = mounted.collect();
     trial::own(host).into_iter().chain(mounted).collect()
 }

@@ -37,9 +37,8 @@ pub(crate) fn check(host: &Host, release: &Release, trials: &[Trial]) -> Check {
         // It takes the first that works.
         let run = any(&[fill, Some(copies), collapse]);
         format!(
-            "{} ({}): fill {}, collapse {}, stage {}, run {}",
-            mount.point,
-            mount.kind,
+            "{}: fill {}, collapse {}, stage {}, run {}",
+            mount.place(),
             word(fill),
             word(collapse),
             word(Some(copies)),

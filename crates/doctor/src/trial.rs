@@ -51,10 +51,10 @@ pub(crate) fn own(host: &Host) -> Vec<Trial> {
 }
 
 /// Tries a file of a mounted file system; `None` if it has none of that size.
-pub(crate) fn mounted(host: &Host, point: &str, kind: &str) -> Option<Trial> {
+pub(crate) fn mounted(host: &Host, place: &str, point: &str, overlay: bool) -> Option<Trial> {
     let pmd = pmd();
-    trial(host, &format!("{point} ({kind})"), point, || {
-        let (path, file) = large_file(Path::new(point), kind == "overlay", pmd)?;
+    trial(host, place, point, || {
+        let (path, file) = large_file(Path::new(point), overlay, pmd)?;
         let answer = probe(&file, pmd).map_err(|e| e.to_string());
         Some((Some(path), answer))
     })

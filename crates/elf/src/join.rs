@@ -109,38 +109,16 @@ fn account(segments: &[&Segment], leaf: u64) -> Join {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Class, Kind, Linker, Machine, Order, SectionFacts};
+    use crate::{Kind, Machine, samples};
 
     const M: u64 = 1 << 20;
 
     fn segment(index: usize, flags: &str, address: u64, size: u64) -> Segment {
-        Segment {
-            index,
-            offset: address,
-            address,
-            file_size: size,
-            memory_size: size,
-            align: 4096,
-            read: true,
-            write: flags.contains('w'),
-            execute: flags.contains('x'),
-        }
+        samples::segment(index, flags, address, address, size)
     }
 
     fn elf(segments: Vec<Segment>) -> Elf {
-        Elf {
-            class: Class::Bits64,
-            order: Order::Little,
-            machine: Machine::X86_64,
-            kind: Kind::Library,
-            dynamic: false,
-            interpreter: None,
-            segments,
-            sections: SectionFacts::default(),
-            linker: Linker::unknown(),
-            packer: None,
-            file_system: None,
-        }
+        samples::elf(Machine::X86_64, Kind::Library, segments)
     }
 
     /// The layout of Debian's python3.11, libcrypto.so.3 and perl.

@@ -24,6 +24,8 @@ mod loadable;
 mod machine;
 mod placement;
 mod read;
+#[cfg(test)]
+mod samples;
 mod sections;
 mod source;
 mod verdict;

@@ -78,36 +78,11 @@ fn clash(a: &Segment, b: &Segment, page: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Class, Elf, Kind, Linker, Machine, Order, SectionFacts, Segment};
-
-    fn segment(index: usize, flags: &str, offset: u64, address: u64, size: u64) -> Segment {
-        Segment {
-            index,
-            offset,
-            address,
-            file_size: size,
-            memory_size: size,
-            align: 4096,
-            read: true,
-            write: flags.contains('w'),
-            execute: flags.contains('x'),
-        }
-    }
+    use crate::samples::{self, segment};
+    use crate::{Elf, Kind, Machine, Segment};
 
     fn elf(kind: Kind, segments: Vec<Segment>) -> Elf {
-        Elf {
-            class: Class::Bits64,
-            order: Order::Little,
-            machine: Machine::ARM64,
-            kind,
-            dynamic: kind == Kind::Pie,
-            interpreter: None,
-            segments,
-            sections: SectionFacts::default(),
-            linker: Linker::unknown(),
-            packer: None,
-            file_system: None,
-        }
+        samples::elf(Machine::ARM64, kind, segments)
     }
 
     const K4: u64 = 4 << 10;

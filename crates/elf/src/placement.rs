@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Where pristine loaders put a file, modulo a leaf.
 
-use crate::{Class, Elf, Kind, LEAF_2M, Segment, align_down};
+use crate::{Class, Elf, FileSystem, Kind, LEAF_2M, Segment, align_down};
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -65,6 +65,14 @@ impl Elf {
             return Placement::ByMmap(pmd);
         }
         Placement::AnyPage(page)
+    }
+
+    /// The file as containers see it, through an overlay.
+    pub fn on_overlay(self) -> Elf {
+        Elf {
+            file_system: Some(FileSystem::OVERLAY),
+            ..self
+        }
     }
 
     /// The file with the addresses that count for leaves. Kernel and ld.so put

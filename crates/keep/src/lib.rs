@@ -26,4 +26,4 @@ pub use config::{Config, ConfigError, Means};
 pub use edits::{Edit, EditError, apply, differences, pending, restore};
 pub use gauges::render;
 pub use pass::{InVain, Kept, Pass, pass};
-pub use systemd::{MemoryThp, drop_in_path};
+pub use systemd::{DROP_IN, MemoryThp, drop_in_path};

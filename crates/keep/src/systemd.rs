@@ -7,6 +7,9 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+/// The name of our drop-ins.
+pub const DROP_IN: &str = "50-wideleaf.conf";
+
 /// A value of `MemoryTHP=` with which text of files can be wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryThp {
@@ -63,7 +66,7 @@ pub fn drop_in_path(service: &str) -> Option<PathBuf> {
     let known = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     let stem = service.strip_suffix(".service")?;
     let sound = !stem.is_empty() && service.len() < 256 && service.chars().all(known);
-    sound.then(|| format!("etc/systemd/system/{service}.d/50-wideleaf.conf").into())
+    sound.then(|| format!("etc/systemd/system/{service}.d/{DROP_IN}").into())
 }
 
 #[cfg(test)]

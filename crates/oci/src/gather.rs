@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use wideleaf_align::could_gain;
-use wideleaf_elf::{Elf, FileSource, FileSystem};
+use wideleaf_elf::{Elf, FileSource};
 
 /// How files begin that are programs or libraries.
 const MAGIC: &[u8; 4] = b"\x7fELF";
@@ -177,11 +177,7 @@ fn candidate(
     let file = File::create_new(&copy).map_err(Error::io(&written, "cannot create"))?;
     write(at, &written, &magic, content, &file)?;
     let source = FileSource::with_size(file, member.size);
-    let elf = Elf::read(&source).ok().map(|elf| Elf {
-        file_system: Some(FileSystem::OVERLAY),
-        ..elf
-    });
-    match elf.is_some_and(|elf| could_gain(&elf)) {
+    match Elf::read(&source).is_ok_and(|elf| could_gain(&elf.on_overlay())) {
         true => Ok(Some(Candidate {
             meta,
             copy: Some(copy),

@@ -8,14 +8,13 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wideleaf_keep::{Config, Edit, MemoryThp, apply, differences, drop_in_path, restore};
+use wideleaf_keep::{Config, DROP_IN, Edit, MemoryThp, apply, differences, drop_in_path, restore};
 use wideleaf_kit::names::printable;
 use wideleaf_kit::size::parse;
 use wideleaf_run::{TUNABLE, has_tunable};
 
 const CONFIG: &str = "etc/wideleaf/keep.toml";
 const TUNABLES: &str = "etc/tunables.conf";
-const DROP_IN: &str = "50-wideleaf.conf";
 const RELOAD: &str =
     "MemoryTHP= of a service has changed: systemctl daemon-reload, then restart the service";
 const JOURNAL: &str = "var/lib/wideleaf/enabled.json";

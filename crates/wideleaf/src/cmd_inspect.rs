@@ -159,7 +159,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     })
 }
 
-/// What the table lists: with -r or --pid, unless asked otherwise, what has something
+/// The table's lines: with -r or --pid, unless asked otherwise, what has something
 /// to gain.
 fn shown<'f>(found: &'f Found, args: &Args) -> Vec<&'f Entry> {
     let entries = found.entries.iter();

@@ -964,7 +964,7 @@ fn loads(dir: &Path, options: &[&str], time: Duration) -> String {
     drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
-    // Whoever reads the program's output has all of it once the program has ended.
+    // A reader of the program's output has all of it once the program has ended.
     assert_eq!(out.read_line(&mut line).unwrap(), 0);
     text(&output.stderr)
 }

@@ -17,7 +17,7 @@ Examples:
       wideleaf align --in-place --backup /opt/lib/libx.so.1
   Undo it:
       wideleaf align --restore --in-place /opt/lib/libx.so.1
-  What would code and constants in one segment give Debian's python, which has no whole block?
+  Debian's python has no whole block; would code and constants in one segment give it some?
       wideleaf align --merge --dry-run /usr/bin/python3.13
   Every program in a folder that gains by it, for a script:
       wideleaf align --in-place --json /opt/bin/* | jq '.files[].status'
