@@ -416,7 +416,7 @@ fn killed_at_any_system_call_it_leaves_the_old_or_the_new_file_whole() {
         let mut command = wideleaf();
         command.args(["-i", "--all", "--backup"]).arg(&path);
         command.stdout(std::process::Stdio::null());
-        let ended = killed_after(stop, &mut command);
+        let ended = killed_after(stop, &mut command, &[0]);
         let bytes = fs::read(&path).unwrap();
         match bytes == new {
             true => seen_new += 1,
@@ -483,7 +483,7 @@ fn killed_at_any_system_call_every_way_of_writing_leaves_whole_files() {
             let mut command = wideleaf();
             command.args(args).current_dir(dir.0.path());
             command.stdout(std::process::Stdio::null());
-            let ended = killed_after(stop, &mut command);
+            let ended = killed_after(stop, &mut command, &[0]);
             let restored = args[0] == "--restore";
             let when = format!("{args:?} killed after {stop} calls");
             assert!(may.contains(&&fs::read(&a).unwrap()[..]), "{when}");

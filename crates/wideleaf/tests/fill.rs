@@ -314,7 +314,8 @@ fn killed_at_any_point_at_most_one_block_is_missing() {
         let mut command = fill(&["--limit", "64M"]);
         command.arg(&program.path);
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let ended = killed_after(calls, &mut command);
+        // 3: without memory for a block it stays as it is.
+        let ended = killed_after(calls, &mut command, &[0, 3]);
         assert!(cached(&program.path) >= TEXT - 2 * M, "{calls}");
         assert!(fs::read(&program.path).unwrap() == content, "{calls}");
         if ended {

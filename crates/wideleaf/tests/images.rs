@@ -258,7 +258,7 @@ fn killed_at_any_system_call_a_layout_is_whole_and_the_old_or_the_new_one() {
     let killed = |stop: usize| {
         let layout = small();
         fs::create_dir(layout.dir.path().join("tmp")).unwrap();
-        (killed_after(stop, &mut quietly(&layout)), layout)
+        (killed_after(stop, &mut quietly(&layout), &[0]), layout)
     };
     // How many there are.
     let (mut low, mut high) = (0, 64);

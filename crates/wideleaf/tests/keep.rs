@@ -476,7 +476,7 @@ fn enable_that_is_killed_at_any_point_is_undone() {
     let mut calls = 0;
     loop {
         let root = root();
-        let ended = killed_after(calls, &mut enable(root.path(), &WITH_DROP_IN));
+        let ended = killed_after(calls, &mut enable(root.path(), &WITH_DROP_IN), &[0]);
         let undone = disable(root.path()).output().unwrap();
         assert!(undone.status.success(), "{calls}: {}", text(&undone.stderr));
         is_as_before(root.path());
@@ -500,7 +500,7 @@ fn disable_that_is_killed_at_any_point_is_done_again() {
                 .status
                 .success()
         );
-        let ended = killed_after(calls, &mut disable(root.path()));
+        let ended = killed_after(calls, &mut disable(root.path()), &[0]);
         let undone = disable(root.path()).output().unwrap();
         assert!(undone.status.success(), "{calls}: {}", text(&undone.stderr));
         is_as_before(root.path());

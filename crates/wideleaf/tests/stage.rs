@@ -387,7 +387,7 @@ fn kill_in_namespace() {
         }
     };
     for calls in 0.. {
-        let ended = killed_after(calls, &mut command(&["stage", "--always"], true));
+        let ended = killed_after(calls, &mut command(&["stage", "--always"], true), &[0]);
         let when = format!("stage killed after {calls} calls");
         whole(&when);
         done(&["unstage", "--all"], false);
@@ -399,7 +399,7 @@ fn kill_in_namespace() {
     }
     for calls in 0.. {
         done(&["stage", "--always"], true);
-        let ended = killed_after(calls, &mut command(&["unstage", "--all"], false));
+        let ended = killed_after(calls, &mut command(&["unstage", "--all"], false), &[0]);
         let when = format!("unstage killed after {calls} calls");
         whole(&when);
         done(&["unstage", "--all"], false);
