@@ -860,8 +860,12 @@ fn the_process_that_prepares_ends_with_the_one_it_works_for() {
         let Some(pid) = stopped else {
             continue;
         };
-        std::thread::sleep(Duration::from_millis(200));
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let begin = Instant::now();
+        while stat().contains(") T ") && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let stat = stat();
         let stays = stat.contains(") T ");
         if stays {
             let _ = kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL);
@@ -935,8 +939,8 @@ fn loader(dir: &Path) -> Option<PathBuf> {
     Some(dir.join("loader"))
 }
 
-/// Runs the loader until its library was loaded, and for `time` longer; what `run` has said.
-fn loads(dir: &Path, options: &[&str], time: Duration) -> String {
+/// Runs the loader until its library was loaded and `run` has said `until`; all that `run` says.
+fn loads(dir: &Path, options: &[&str], until: &str) -> String {
     use std::io::{BufRead, BufReader};
     let (program, library) = (dir.join("loader"), dir.join("libbig.so"));
     let mut run = under(
@@ -960,13 +964,24 @@ fn loads(dir: &Path, options: &[&str], time: Duration) -> String {
         children, "",
         "the program has a child that it did not start"
     );
-    std::thread::sleep(time);
+    let (errors, mut said) = (BufReader::new(child.stderr.take().unwrap()), String::new());
+    let (send, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        errors
+            .lines()
+            .map_while(Result::ok)
+            .try_for_each(|line| send.send(line))
+    });
+    while !said.contains(until) {
+        let line = lines.recv_timeout(PATIENCE);
+        said += &line.unwrap_or_else(|_| panic!("{said:?} has no {until:?}"));
+    }
     drop(child.stdin.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
+    said.extend(lines);
+    assert!(child.wait().unwrap().success());
     // A reader of the program's output has all of it once the program has ended.
     assert_eq!(out.read_line(&mut line).unwrap(), 0);
-    text(&output.stderr)
+    said
 }
 
 #[test]
@@ -977,27 +992,23 @@ fn a_library_that_was_loaded_in_an_earlier_run_is_wide_in_the_next() {
     }
     let known = dir.path().join("state/wideleaf/loads.json");
     let noted = "are noted, and taken the next time";
-    let said = loads(dir.path(), &["--libs"], Duration::from_secs(2));
-    assert!(said.contains(noted), "{said}");
+    let said = loads(dir.path(), &["--libs"], noted);
     assert!(said.contains("holds no whole block"), "{said}");
     let content = fs::read_to_string(&known).unwrap();
     assert!(content.contains("/libbig.so\""), "{content}");
 
     let again = ["--libs", "--verbose", "--means", "namespace"];
-    let said = loads(dir.path(), &again, Duration::ZERO);
+    let said = loads(dir.path(), &again, "");
     assert!(!said.contains(noted), "{said}");
     match said.contains("runs as it is") && said.contains("namespace: no ") {
         true => eprintln!("SKIPPED: {said}"),
         false => assert!(said.contains("leaves of 2M map 6M of the 6M"), "{said}"),
     }
-    let said = loads(dir.path(), &["--libs", "--learn"], Duration::ZERO);
+    let said = loads(dir.path(), &["--libs", "--learn"], "");
     assert!(said.contains(noted), "{said}");
 
     fs::write(&known, "{").unwrap();
-    let said = loads(dir.path(), &["--libs"], Duration::from_secs(2));
-    assert!(
-        said.contains("loads.json: ") && said.contains("it is ignored"),
-        "{said}"
-    );
+    let said = loads(dir.path(), &["--libs"], "it is ignored");
+    assert!(said.contains("loads.json: "), "{said}");
     assert_eq!(fs::read_to_string(&known).unwrap(), content);
 }

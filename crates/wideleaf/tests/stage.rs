@@ -119,7 +119,7 @@ stage ./prog
 unstage ./prog
 ./prog
 cmp kept prog
-grep -c wideleaf /proc/self/mountinfo || true
+grep -c ' - tmpfs wideleaf ' /proc/self/mountinfo || true
 ls "$R" "$R/files"
 "#;
     let Some(said) = in_namespace(dir.path(), script) else {
