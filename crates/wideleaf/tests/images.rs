@@ -246,10 +246,9 @@ fn quietly(layout: &Layout) -> Command {
 
 #[test]
 fn killed_at_any_system_call_a_layout_is_whole_and_the_old_or_the_new_one() {
-    let small = || {
-        let library = library::library(4 * M);
-        Layout::of(&[Layer::gzip(Archive::new().file("libx.so", &library))])
-    };
+    let library = library::library(4 * M);
+    let layer = [Layer::gzip(Archive::new().file("libx.so", &library))];
+    let small = || Layout::of(&layer);
     let old = small();
     let before = files(&old.root());
     let expected = small();
@@ -261,7 +260,8 @@ fn killed_at_any_system_call_a_layout_is_whole_and_the_old_or_the_new_one() {
         (killed_after(stop, &mut quietly(&layout), &[0]), layout)
     };
     // How many there are.
-    let (mut low, mut high) = (0, 64);
+    let start = kill::start();
+    let (mut low, mut high) = (start, 2 * start);
     while !killed(high).0 {
         (low, high) = (high, 2 * high);
     }
@@ -275,7 +275,7 @@ fn killed_at_any_system_call_a_layout_is_whole_and_the_old_or_the_new_one() {
     // Reading and copying in steps; what makes it count one by one.
     let last = high.saturating_sub(48);
     let (mut seen_old, mut seen_new) = (0, 0);
-    for stop in (0..last).step_by(23).chain(last..=high) {
+    for stop in (start..last).step_by(23).chain(last..=high) {
         let (_, layout) = killed(stop);
         valid(&layout);
         let now = files(&layout.root());

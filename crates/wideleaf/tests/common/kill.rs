@@ -6,14 +6,31 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Runs the command and kills it after its first `calls` system calls: what a
 /// process has done between two of them is its own memory's affair. Whether it
 /// ended, with one of the statuses, before that.
+pub fn killed_after(calls: usize, command: &mut Command, well: &[i32]) -> bool {
+    let end = run(calls, command);
+    if let Some((_, status)) = end {
+        assert!(well.contains(&status), "{status}");
+    }
+    end.is_some()
+}
+
+/// As many system calls as any command begins with: the loader's, the runtime's and those of
+/// reading the arguments. `--version` makes these, and then prints and ends by five others.
+pub fn start() -> usize {
+    let mut version = Command::new(env!("CARGO_BIN_EXE_wideleaf"));
+    let end = run(usize::MAX, version.arg("--version").stdout(Stdio::null()));
+    end.unwrap().0 - 10
+}
+
+/// System calls and exit status, if it ended by itself.
 // waitpid(2) collects it, which also tells of its stops.
 #[allow(clippy::zombie_processes)]
-pub fn killed_after(calls: usize, command: &mut Command, well: &[i32]) -> bool {
+fn run(most: usize, command: &mut Command) -> Option<(usize, i32)> {
     // SAFETY: traceme is a system call and allocates nothing.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(Into::into)) };
     let child = command.spawn().unwrap();
@@ -21,14 +38,11 @@ pub fn killed_after(calls: usize, command: &mut Command, well: &[i32]) -> bool {
     waitpid(pid, None).unwrap();
     ptrace::setoptions(pid, ptrace::Options::PTRACE_O_TRACESYSGOOD).unwrap();
     // The end of execve, then beginning and end of each call.
-    for _ in 0..1 + 2 * calls {
+    for stops in 0..most.saturating_mul(2).saturating_add(1) {
         ptrace::syscall(pid, None).unwrap();
         match waitpid(pid, None).unwrap() {
             WaitStatus::PtraceSyscall(_) => {}
-            WaitStatus::Exited(_, status) => {
-                assert!(well.contains(&status), "{status}");
-                return true;
-            }
+            WaitStatus::Exited(_, status) => return Some((stops / 2, status)),
             other => panic!("{other:?}"),
         }
     }
@@ -37,5 +51,5 @@ pub fn killed_after(calls: usize, command: &mut Command, well: &[i32]) -> bool {
         waitpid(pid, None).unwrap(),
         WaitStatus::Signaled(..) | WaitStatus::Exited(..)
     ) {}
-    false
+    None
 }
