@@ -7,8 +7,11 @@ use crate::mounts::{self, Mount};
 use procfs::process::Process;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// With the device and the inode number of the folder whose copies are charged to it: a container
+/// has a /run/wideleaf of its own.
 const NAME: &str = "wideleaf-stage";
 
 /// This process, moved into the group until this value goes.
@@ -74,16 +77,17 @@ fn has_memory(root: &Path) -> bool {
         .any(|controller| controller == "memory")
 }
 
-/// Where the group will be: known before it is made, so that it can be
+/// Where the group of the copies in `folder` will be: known before it is made, so that it can be
 /// written down first.
-pub(crate) fn path() -> Result<PathBuf, Error> {
-    Ok(hierarchy()?.root.join(NAME))
+pub(crate) fn path(folder: &Path) -> Result<PathBuf, Error> {
+    let meta = fs::metadata(folder).map_err(Error::io(folder.display().to_string()))?;
+    let name = format!("{NAME}-{:x}-{}", meta.dev(), meta.ino());
+    Ok(hierarchy()?.root.join(name))
 }
 
 /// Makes the group, sets its limit in bytes and moves this process into it.
-pub(crate) fn enter(limit: u64) -> Result<Inside, Error> {
+pub(crate) fn enter(group: &Path, limit: u64) -> Result<Inside, Error> {
     let hierarchy = hierarchy()?;
-    let group = hierarchy.root.join(NAME);
     let wrong = |what: &Path| {
         let what = what.display().to_string();
         move |error| Error::Cgroup(format!("{what}: {error}"))
@@ -93,7 +97,7 @@ pub(crate) fn enter(limit: u64) -> Result<Inside, Error> {
         let _ = fs::write(hierarchy.root.join("cgroup.subtree_control"), "+memory");
     }
     if !group.is_dir() {
-        fs::create_dir(&group).map_err(wrong(&group))?;
+        fs::create_dir(group).map_err(wrong(group))?;
     }
     let file = group.join(hierarchy.limit);
     fs::write(&file, limit.to_string()).map_err(wrong(&file))?;

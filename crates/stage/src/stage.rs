@@ -147,8 +147,8 @@ impl Stage {
             None => Journal::new(journal::namespace()?, size, memory),
         };
         (journal.size, journal.memory) = (size, memory);
-        if memory.is_some() {
-            journal.cgroup = Some(cgroup::path()?);
+        if memory.is_some() && journal.cgroup.is_none() {
+            journal.cgroup = Some(cgroup::path(&self.folder)?);
         }
         let entry = |c: &Candidate| entry(c, &journal.files);
         let new: Vec<Staged> = candidates.iter().map(entry).collect();
@@ -520,7 +520,10 @@ fn put_in_place<'a>(
         }
         false => mounts::mount_tmpfs(&files, journal.size)?,
     }
-    let inside = journal.memory.map(cgroup::enter).transpose()?;
+    let group = journal.memory.zip(journal.cgroup.as_deref());
+    let inside = group
+        .map(|(limit, group)| cgroup::enter(group, limit))
+        .transpose()?;
     for (candidate, staged) in candidates.clone() {
         progress(&candidate.path);
         copy(candidate, &files.join(&staged.copy))?;

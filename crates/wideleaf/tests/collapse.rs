@@ -305,7 +305,9 @@ fn code_that_was_made_is_explained() {
     assert_eq!(made(&process["jit"])["why"], "wide", "{process}");
     assert!(process["made"].as_u64().unwrap() >= code.length as u64);
     let table = explained(&["ps", "-n", "-o", "jit", "-b"]);
-    assert_eq!(text(&table.stdout).trim(), process["made"].to_string());
+    // Other tests of this process may have made some meanwhile.
+    let made: usize = text(&table.stdout).trim().parse().unwrap();
+    assert!(made >= code.length, "{made}");
     assert!(
         text(&table.stderr).contains("inspect --pid"),
         "{}",

@@ -939,16 +939,17 @@ fn loader(dir: &Path) -> Option<PathBuf> {
     Some(dir.join("loader"))
 }
 
-/// Runs the loader until its library was loaded and `run` has said `until`; all that `run` says.
-fn loads(dir: &Path, options: &[&str], until: &str) -> String {
+/// Runs the loader until its library was loaded and `done`; what `run` has said. The process that
+/// watched it has ended.
+fn loads(dir: &Path, options: &[&str], done: impl Fn() -> bool) -> String {
     use std::io::{BufRead, BufReader};
     let (program, library) = (dir.join("loader"), dir.join("libbig.so"));
     let mut run = under(
         options,
         &[program.to_str().unwrap(), library.to_str().unwrap()],
     );
-    run.env("XDG_STATE_HOME", dir.join("state"))
-        .stdin(Stdio::piped());
+    let state = dir.join("state");
+    run.env("XDG_STATE_HOME", &state).stdin(Stdio::piped());
     let mut child = run
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -964,24 +965,27 @@ fn loads(dir: &Path, options: &[&str], until: &str) -> String {
         children, "",
         "the program has a child that it did not start"
     );
-    let (errors, mut said) = (BufReader::new(child.stderr.take().unwrap()), String::new());
-    let (send, lines) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        errors
-            .lines()
-            .map_while(Result::ok)
-            .try_for_each(|line| send.send(line))
-    });
-    while !said.contains(until) {
-        let line = lines.recv_timeout(PATIENCE);
-        said += &line.unwrap_or_else(|_| panic!("{said:?} has no {until:?}"));
-    }
+    until(&done);
     drop(child.stdin.take());
-    said.extend(lines);
-    assert!(child.wait().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
     // A reader of the program's output has all of it once the program has ended.
     assert_eq!(out.read_line(&mut line).unwrap(), 0);
-    said
+    let state = format!("XDG_STATE_HOME={}\0", state.display());
+    until(&|| {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let mut environments = processes.filter_map(|p| fs::read(p.path().join("environ")).ok());
+        environments.all(|e| !text(&e).contains(&state))
+    });
+    text(&output.stderr)
+}
+
+fn until(done: &dyn Fn() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
@@ -992,23 +996,27 @@ fn a_library_that_was_loaded_in_an_earlier_run_is_wide_in_the_next() {
     }
     let known = dir.path().join("state/wideleaf/loads.json");
     let noted = "are noted, and taken the next time";
-    let said = loads(dir.path(), &["--libs"], noted);
+    let learned = || fs::read_to_string(&known).is_ok_and(|k| k.contains("/libbig.so\""));
+    let said = loads(dir.path(), &["--libs"], learned);
     assert!(said.contains("holds no whole block"), "{said}");
     let content = fs::read_to_string(&known).unwrap();
     assert!(content.contains("/libbig.so\""), "{content}");
 
     let again = ["--libs", "--verbose", "--means", "namespace"];
-    let said = loads(dir.path(), &again, "");
+    let said = loads(dir.path(), &again, || true);
     assert!(!said.contains(noted), "{said}");
     match said.contains("runs as it is") && said.contains("namespace: no ") {
         true => eprintln!("SKIPPED: {said}"),
         false => assert!(said.contains("leaves of 2M map 6M of the 6M"), "{said}"),
     }
-    let said = loads(dir.path(), &["--libs", "--learn"], "");
+    let said = loads(dir.path(), &["--libs", "--learn"], || true);
     assert!(said.contains(noted), "{said}");
 
     fs::write(&known, "{").unwrap();
-    let said = loads(dir.path(), &["--libs"], "it is ignored");
-    assert!(said.contains("loads.json: "), "{said}");
+    let said = loads(dir.path(), &["--libs"], learned);
+    assert!(
+        said.contains("loads.json: ") && said.contains("it is ignored"),
+        "{said}"
+    );
     assert_eq!(fs::read_to_string(&known).unwrap(), content);
 }

@@ -259,8 +259,20 @@ mod tests {
         assert!(dirtied(&seen, &[]).iter().all(|dirty| !dirty));
     }
 
+    /// In a process of its own: what other tests map is counted as well.
     #[test]
     fn what_is_mapped_is_counted_here_too() {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "mapped_in_a_process_of_its_own"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("1 passed"), "{said}");
+    }
+
+    #[test]
+    #[ignore = "run by the test above"]
+    fn mapped_in_a_process_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
         counted(&dir.path().join("file")).unwrap();
     }
