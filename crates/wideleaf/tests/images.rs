@@ -248,7 +248,7 @@ fn quietly(layout: &Layout) -> Command {
 fn killed_at_any_system_call_a_layout_is_whole_and_the_old_or_the_new_one() {
     let library = library::library(4 * M);
     let layer = [Layer::gzip(Archive::new().file("libx.so", &library))];
-    let small = || Layout::of(&layer);
+    let small = || Layout::of_within(kill::folder(), &layer);
     let old = small();
     let before = files(&old.root());
     let expected = small();
@@ -275,7 +275,10 @@ fn killed_at_any_system_call_a_layout_is_whole_and_the_old_or_the_new_one() {
     // Reading and copying in steps; what makes it count one by one.
     let last = high.saturating_sub(48);
     let (mut seen_old, mut seen_new) = (0, 0);
-    for stop in (start..last).step_by(23).chain(last..=high) {
+    for stop in (start..last)
+        .step_by(23)
+        .chain((last..=high).step_by(kill::stride()))
+    {
         let (_, layout) = killed(stop);
         valid(&layout);
         let now = files(&layout.root());
@@ -299,5 +302,5 @@ fn killed_at_any_system_call_a_layout_is_whole_and_the_old_or_the_new_one() {
             assert!(left <= 1, "stop {stop}: {left}");
         }
     }
-    assert!(seen_old > 30 && seen_new > 1, "{seen_old} {seen_new}");
+    assert!(seen_old > 10 && seen_new > 0, "{seen_old} {seen_new}");
 }

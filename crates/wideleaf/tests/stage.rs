@@ -387,7 +387,7 @@ fn kill_in_namespace() {
         }
     };
     let start = kill::start();
-    for calls in start.. {
+    for calls in (start..).step_by(kill::stride()) {
         let ended = killed_after(calls, &mut command(&["stage", "--always"], true), &[0]);
         let when = format!("stage killed after {calls} calls");
         whole(&when);
@@ -398,7 +398,7 @@ fn kill_in_namespace() {
             break;
         }
     }
-    for calls in start.. {
+    for calls in (start..).step_by(kill::stride()) {
         done(&["stage", "--always"], true);
         let ended = killed_after(calls, &mut command(&["unstage", "--all"], false), &[0]);
         let when = format!("unstage killed after {calls} calls");

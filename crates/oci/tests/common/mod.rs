@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use tar::{Builder, EntryType, Header};
+use tempfile::TempDir;
 
 pub const M: u64 = 1 << 20;
 
@@ -148,12 +149,16 @@ pub fn config(architecture: &str, layers: &[Layer]) -> Value {
 
 /// A folder in the OCI layout.
 pub struct Layout {
-    pub dir: tempfile::TempDir,
+    pub dir: TempDir,
 }
 
 impl Layout {
     pub fn new() -> Layout {
-        let dir = tempfile::tempdir().unwrap();
+        Layout::within(tempfile::tempdir().unwrap())
+    }
+
+    /// In a folder that is empty.
+    fn within(dir: TempDir) -> Layout {
         let layout = Layout { dir };
         fs::create_dir_all(layout.path("blobs/sha256")).unwrap();
         fs::write(
@@ -166,7 +171,12 @@ impl Layout {
 
     /// With one image, called `latest`.
     pub fn of(layers: &[Layer]) -> Layout {
-        let layout = Layout::new();
+        Layout::of_within(tempfile::tempdir().unwrap(), layers)
+    }
+
+    /// The same in a folder that is empty.
+    pub fn of_within(dir: TempDir, layers: &[Layer]) -> Layout {
+        let layout = Layout::within(dir);
         let mut manifest = layout.image("amd64", layers);
         manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": "latest" });
         layout.index(&[manifest]);

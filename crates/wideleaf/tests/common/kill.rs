@@ -7,6 +7,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 
 /// Runs the command and kills it after its first `calls` system calls: what a
 /// process has done between two of them is its own memory's affair. Whether it
@@ -25,6 +26,19 @@ pub fn start() -> usize {
     let mut version = Command::new(env!("CARGO_BIN_EXE_wideleaf"));
     let end = run(usize::MAX, version.arg("--version").stdout(Stdio::null()));
     end.unwrap().0 - 10
+}
+
+/// From one call to the next at which a command is killed: `make soak` leaves none out.
+pub fn stride() -> usize {
+    match std::env::var_os("WIDELEAF_EVERY_CALL") {
+        Some(_) => 1,
+        None => 3,
+    }
+}
+
+/// An empty folder, in memory where there is such: what a disk takes to write is no test's matter.
+pub fn folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
 
 /// System calls and exit status, if it ended by itself.
