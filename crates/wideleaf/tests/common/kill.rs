@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Kills a command after a given number of system calls.
 
+// Each test takes what it needs of it.
+#![allow(dead_code)]
+
 use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitStatus, waitpid};
