@@ -36,7 +36,7 @@ enum Action {
 }
 
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   wideleaf bench exec
   wideleaf bench exec --size 64M --stride 4K --json
@@ -90,7 +90,7 @@ struct Exec {
 }
 
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   wideleaf bench create stubs --size 512M
   wideleaf bench create stubs-arm64 --arch arm64")]

@@ -12,7 +12,7 @@ use wideleaf_kit::table::{Table, left, right};
 
 /// Arguments of `wideleaf cache`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   wideleaf cache list
   wideleaf cache prune --unused-for 30

@@ -19,7 +19,7 @@ use wideleaf_procmap::{Coverage, Process};
 
 /// Arguments of `wideleaf collapse`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Each whole 2M block of text that no PMD maps yet is asked for by
 process_madvise(MADV_COLLAPSE): the kernel copies it into one folio and maps
 that by one leaf, in every process that is named. Content and addresses stay,

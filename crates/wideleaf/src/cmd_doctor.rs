@@ -10,11 +10,15 @@ use wideleaf_doctor::{Check, Host, Status, examine};
 
 /// Arguments of `wideleaf doctor`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Nothing is changed: what to change, and how to make it last, is printed.
 
 Exit status: 0 nothing to improve; 3 something can be improved; 1 an error; 2
-usage.")]
+usage.
+
+Examples:
+  wideleaf doctor --brief
+  wideleaf doctor --json | jq '.checks[] | select(.status == \"improve\")'")]
 pub struct Args {
     /// Print JSON
     #[arg(short = 'J', long)]

@@ -21,7 +21,7 @@ const JOURNAL: &str = "var/lib/wideleaf/enabled.json";
 
 /// Arguments of `wideleaf enable`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 The difference is shown; --write makes it. Files that are changed:
   /etc/wideleaf/keep.toml  what `wideleaf keep` keeps wide: what is named is added
   /etc/tunables.conf       glibc.elf.thp=1, by which ld.so aligns libraries, where
@@ -71,7 +71,7 @@ pub struct Args {
 
 /// Arguments of `wideleaf disable`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Each file is byte for byte what it was before the first `wideleaf enable`, or gone
 if there was none. A file that was changed otherwise since is an error, and then
 nothing is restored.

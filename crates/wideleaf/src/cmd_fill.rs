@@ -21,7 +21,7 @@ use wideleaf_procmap::{Scope, Select};
 
 /// Arguments of `wideleaf fill`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Each whole 2M block of the files' text is read into one folio of the page cache:
 what is cached of it in smaller folios is dropped, then a fault in a mapping with
 MADV_HUGEPAGE has the kernel read it anew. The files stay as they are. Processes

@@ -12,6 +12,10 @@ use std::process::ExitCode;
 
 /// Arguments of `wideleaf gen`.
 #[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  wideleaf gen man /usr/local/share/man/man1
+  wideleaf gen completions bash >/etc/bash_completion.d/wideleaf")]
 pub struct Args {
     #[command(subcommand)]
     what: What,

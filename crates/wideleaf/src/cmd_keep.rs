@@ -13,7 +13,7 @@ use wideleaf_kit::replace::replace;
 
 /// Arguments of `wideleaf keep`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Each pass looks at the files' text in the page cache and widens what has become
 narrow: after a boot, an upgrade or a reclaim. A line on standard error tells each
 change; there is none while all is well. The file is read again before each pass.

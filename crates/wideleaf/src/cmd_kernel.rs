@@ -24,7 +24,7 @@ use wideleaf_kit::table::{Table, left};
 
 /// Arguments of `wideleaf kernel`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   wideleaf kernel list --json
   wideleaf kernel fetch --base all

@@ -13,7 +13,7 @@ use wideleaf_metrics::{Server, Snapshot, Wanted, render, replace, scrape};
 
 /// Arguments of `wideleaf metrics`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Without --output and --listen the text is printed once.
 
 Examples:

@@ -20,7 +20,7 @@ use wideleaf_procmap::{Coverage, Extent, Folios, Mapping, Process, Scope, Sight}
 
 /// Arguments of `wideleaf ps`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Columns (-o): pid, name, cgroup, container, pod, image, text (bytes of executable mappings), jit
 (bytes of these whose text was made at run time, as just-in-time compilers do), resident,
 leaves (one column for each leaf size), unknown, absent (not resident), wide

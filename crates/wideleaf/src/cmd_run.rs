@@ -14,7 +14,7 @@ use wideleaf_run::{By, Done, Lookout, Means, Request, TUNABLE, Wide, exec, widen
 
 /// Arguments of `wideleaf run`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Means, best first; the first that works is taken:
   fill       the file itself, read anew into folios of 2M of the page cache, where
              its file system has such and no other process maps it; once, for all

@@ -18,7 +18,12 @@ use wideleaf_procmap::{Scope, Select};
 
 /// Arguments of `wideleaf top`.
 #[derive(clap::Args)]
-#[command(after_help = "Press h for the keys. Without a terminal, use `wideleaf ps`.")]
+#[command(after_long_help = "\
+Press h for the keys. Without a terminal, use `wideleaf ps`.
+
+Examples:
+  wideleaf top
+  wideleaf top --name node")]
 pub struct Args {
     /// Seconds between two passes
     #[arg(short, long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]

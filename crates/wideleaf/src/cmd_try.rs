@@ -20,7 +20,7 @@ use wideleaf_trial::{Quantity, Ratio, Request, Run, Side, Trial, Verdict, trial}
 
 /// Arguments of `wideleaf try`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 The command runs plainly and by each means of `wideleaf run` in turns (A B B A),
 after a run of each that is not counted. A pair of runs gives a ratio; the median
 of the ratios is told with its 95 % interval, by a bootstrap over pairs. What the

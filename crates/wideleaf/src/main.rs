@@ -22,6 +22,7 @@ mod cmd_stage;
 mod cmd_top;
 mod cmd_try;
 mod columns;
+mod help;
 mod made_text;
 mod order;
 mod procset;
@@ -34,7 +35,7 @@ mod top_tests;
 mod top_view;
 mod usage;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 use stdout::tell;
 use usage::Usage;
@@ -86,7 +87,7 @@ enum Command {
     Run(cmd_run::Args),
     /// Put aligned copies of programs on huge pages in their place
     Stage(cmd_stage::Args),
-    /// Show the same live, with the text of a process drawn
+    /// Show which leaves map the text of running processes, live, and draw the text of one
     Top(cmd_top::Args),
     /// Run a command plainly and with wide text in turns, and say what that changed
     Try(cmd_try::Args),
@@ -126,7 +127,8 @@ fn told(error: &clap::Error) -> ExitCode {
 
 fn main() -> ExitCode {
     let line = cmd_lab::with_job(std::env::args_os().collect());
-    let command = match Cli::try_parse_from(&line) {
+    let parsed = help::grouped(Cli::command()).try_get_matches_from(&line);
+    let command = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli.command,
         Err(error) => match cmd_lab::explain(&error, &line) {
             Some(why) => {

@@ -4,7 +4,7 @@
 
 use super::arguments::{Run, RunArgs};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use std::ffi::OsString;
 use wideleaf_jobs::registry;
 use wideleaf_lab::common::Common;
@@ -44,7 +44,7 @@ Exit status:    0 done, 1 a run or an expectation failed, 2 wrong usage";
 impl Args for Run {
     fn augment_args(command: Command) -> Command {
         let jobs = registry::ALL.iter().map(|job| of_job(*job));
-        let command = command.after_help(NOTES).subcommand_value_name("JOB");
+        let command = command.after_long_help(NOTES).subcommand_value_name("JOB");
         let command = command.subcommand_help_heading("Jobs");
         command.subcommand_required(true).subcommands(jobs)
     }
@@ -81,9 +81,33 @@ pub fn of_job(job: &dyn AnyJob) -> Command {
     let command = Command::new(facts.name)
         .about(facts.about)
         .hide(facts.hidden)
-        .after_help(examples(facts.examples));
+        .after_long_help(examples(facts.examples));
     let command = job::command(job, command).next_help_heading("Machines and results");
-    RunArgs::augment_args(command)
+    let command = RunArgs::augment_args(command).about(facts.about);
+    command.mut_args(|arg| {
+        let name = arg.get_id().as_str();
+        let seldom = of_each_job(&arg) && !OFTEN.contains(&name) || SELDOM.contains(&name);
+        arg.hide_short_help(seldom)
+    })
+}
+
+/// Options of every job that `-h` shows; `--help` shows all.
+const OFTEN: [&str; 7] = [
+    "base",
+    "arch",
+    "page_size",
+    "variants",
+    "repeat",
+    "expect",
+    "json",
+];
+
+/// Options of some jobs that `-h` leaves out.
+const SELDOM: [&str; 2] = ["free_memory", "fragmented"];
+
+fn of_each_job(arg: &Arg) -> bool {
+    let command = Common::augment_args(RunArgs::augment_args(Command::new("")));
+    command.get_arguments().any(|a| a.get_id() == arg.get_id())
 }
 
 fn examples(list: &[&str]) -> String {
@@ -464,16 +488,25 @@ mod tests {
             ("sparse", "[default: 128M]"),
         ] {
             let mut command = of_job(registry::find(job).unwrap());
-            let help = command.render_help().to_string();
+            let help = command.render_long_help().to_string();
             let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(help.contains(part), "{job}: {help}");
         }
     }
 
     #[test]
+    fn the_help_of_a_job_says_first_what_it_is() {
+        for job in registry::ALL {
+            let help = of_job(*job).render_help().to_string();
+            let first = help.split("\n\n").next().unwrap().replace('\n', " ");
+            assert_eq!(first, job.facts().about);
+        }
+    }
+
+    #[test]
     fn the_help_lists_what_there_is() {
         let command = Run::augment_args(Command::new("run"));
-        let help = command.get_after_help().unwrap().to_string();
+        let help = command.get_after_long_help().unwrap().to_string();
         // Whole words: 4K is in 64K.
         let is_of_word = |c: char| c.is_alphanumeric() || "-_.".contains(c);
         let words: Vec<_> = help.split(|c| !is_of_word(c)).collect();

@@ -15,6 +15,10 @@ use wideleaf_lab::profiles;
 
 /// What is listed, and how.
 #[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  wideleaf lab list
+  wideleaf lab list --json | jq .jobs")]
 pub struct List {
     /// Print JSON
     #[arg(long)]

@@ -77,7 +77,7 @@ enum On {
 }
 
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Matrix {
     /// The matrix file
     file: PathBuf,

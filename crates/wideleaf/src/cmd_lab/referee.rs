@@ -44,7 +44,7 @@ Exit status:    0 nothing found, 1 something found or the guest failed, 2 wrong 
 
 /// Boot any kernel under the referee and report what is wrong with its TLB maintenance
 #[derive(clap::Args)]
-#[command(after_help = NOTES)]
+#[command(after_long_help = NOTES)]
 #[command(group = clap::ArgGroup::new("work").required(true).multiple(true).args(["initrd", "command"]))]
 pub struct Referee {
     /// The kernel: Image or bzImage

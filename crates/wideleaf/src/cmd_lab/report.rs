@@ -34,7 +34,7 @@ Exit status:    0 written, 1 a file cannot be read or written, or with --check a
                 table differs, 2 wrong usage";
 
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Report {
     /// What 'wideleaf lab run --json FILE' wrote, or a folder of such files, as
     /// 'wideleaf lab matrix' fills it; with --markdown, what --compact wrote

@@ -21,7 +21,7 @@ use wideleaf_policy::{
 
 /// Arguments of `wideleaf policy explain`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Examples:
   wideleaf policy explain --arch arm64 --page-size 64K --size 37M --offset 0x1000
   wideleaf policy explain --size 128M --fault 4M --run 2M

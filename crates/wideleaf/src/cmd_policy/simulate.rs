@@ -16,7 +16,7 @@ use wideleaf_policy::strategy::Strategy;
 
 /// Arguments of `wideleaf policy simulate`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(after_long_help = "\
 Patterns:
   sweep               every 4K, first to last
   pages:10            single base pages at random, 10 per mille of the text

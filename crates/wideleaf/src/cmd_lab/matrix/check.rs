@@ -50,7 +50,7 @@ const LINES: usize = 40;
 const POLL: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Check {
     /// The matrix files
     #[arg(required = true, value_name = "FILE")]
