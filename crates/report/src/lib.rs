@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Results of the lab for others to read.
 //!
-//! [`page()`] makes one HTML page of them: tables, plots, and the command behind every figure.
-//! [`pictures`] decides which plots a comparison has, [`plot`] draws them, [`days`] finds
-//! comparisons that were made more than once.
+//! [`page()`] makes one HTML page of them: `summary` its first screen, `count` what is shown of a
+//! comparison, `strips` the pictures in the cells of its tables. It has the command behind every
+//! figure, and [`days`] finds comparisons that were made more than once.
 //!
-//! [`Simple`] is a page of other commands.
+//! [`Simple`] is a page of other commands, with [`plot`]s.
 //!
 //! [`compact`] is the form in which figures are committed, [`sheet`] that of tables which no row has
 //! the figures of, and [`committed`] all of both. [`markdown`] writes them into the tables of pages,
 //! which `tables` defines, each once: by `layout`, or by `template`. [`outcome`] tells how a run went, as machines
 //! read it: in [`ktap`] or [`junit`].
 
+mod amount;
 mod cells;
 pub mod committed;
 pub mod compact;
+mod count;
 pub mod days;
 pub mod foreign;
-mod headline;
 pub mod junit;
 pub mod ktap;
 mod layout;
 pub mod markdown;
 pub mod outcome;
 mod page;
-pub mod pictures;
 pub mod plot;
 pub mod sheet;
 mod simple;
+mod strips;
+mod summary;
 mod tables;
 mod template;
 

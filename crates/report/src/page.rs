@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The page: text, tables, and the plots in their places. It loads nothing and runs nothing.
+//! The page: text, tables, and the pictures in their places. It loads nothing and runs nothing.
 
+use crate::count::counts;
 use crate::days::{self, Again};
-use crate::plot::{COLOURS, Plot};
-use crate::{Command, Source, headline, job, machine, pictures};
-use anyhow::Result;
+use crate::summary::summary;
+use crate::{Command, Source, amount, job, machine, strips};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 use wideleaf_lab::results::Comparison;
@@ -15,16 +15,9 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// The report of all `sources` as an HTML document; `command` tells how to repeat a comparison.
 ///
-/// # Errors
-///
-/// If a plot cannot be drawn.
-pub fn page(sources: &[Source], command: Command<'_>) -> Result<String> {
-    let comparisons: Vec<_> = sources
-        .iter()
-        .flat_map(|source| &source.results.comparisons)
-        .collect();
+pub fn page(sources: &[Source], command: Command<'_>) -> String {
     let mut machines: BTreeMap<String, Vec<&Comparison>> = BTreeMap::new();
-    for comparison in &comparisons {
+    for comparison in sources.iter().flat_map(|s| &s.results.comparisons) {
         machines
             .entry(machine(comparison))
             .or_default()
@@ -33,11 +26,12 @@ pub fn page(sources: &[Source], command: Command<'_>) -> Result<String> {
     let mut numbers = 0..;
     let mut sections = Vec::new();
     for (name, comparisons) in &machines {
-        let parts: Result<Vec<_>> = comparisons
-            .iter()
-            .map(|comparison| section(comparison, command, &mut numbers))
-            .collect();
-        sections.push((anchor(name), name, parts?));
+        let part = |comparison: &&Comparison| {
+            let number = numbers.next().unwrap_or_default();
+            section(comparison, command, number)
+        };
+        let parts: Vec<_> = comparisons.iter().map(part).collect();
+        sections.push((anchor(name), name, parts));
     }
     let again = days::again(sources);
     let page = html! {
@@ -53,7 +47,7 @@ pub fn page(sources: &[Source], command: Command<'_>) -> Result<String> {
             body {
                 header {
                     h1 { "Wideleaf lab report" }
-                    (headlines(&comparisons))
+                    (summary(&machines))
                     nav aria-label="Machines" {
                         ul {
                             @for (anchor, name, _) in &sections {
@@ -79,7 +73,7 @@ pub fn page(sources: &[Source], command: Command<'_>) -> Result<String> {
             }
         }
     };
-    Ok(page.into_string())
+    page.into_string()
 }
 
 /// `Linux 6.12, arm64` as a name that a link can have.
@@ -94,48 +88,25 @@ fn anchor(name: &str) -> String {
     plain.collect()
 }
 
-fn headlines(comparisons: &[&Comparison]) -> Markup {
-    let sentences: Vec<_> = comparisons
-        .iter()
-        .filter_map(|c| headline::sentence(c))
-        .collect();
-    html! {
-        p {
-            "Counts from guests in QEMU, the patched kernel's against the pristine one's. "
-            "TLB misses and walks are those of a model of the named CPU. "
-            "Time under emulation is no measure of speed, so none is compared."
-        }
-        @if !sentences.is_empty() {
-            ul.headline { @for sentence in &sentences { li { (sentence) } } }
-        }
-    }
-}
-
-fn section(
-    comparison: &Comparison,
-    command: Command<'_>,
-    numbers: &mut impl Iterator<Item = usize>,
-) -> Result<Markup> {
+fn section(comparison: &Comparison, command: Command<'_>, number: usize) -> Markup {
     let job = job(comparison);
     let title = title(comparison);
     let look = job.and_then(|job| Some((job, job.look(comparison).ok()?)));
     let (notes, rows) = look.map_or_else(Default::default, |(job, look)| {
         (table::notes(job, look.as_ref(), comparison), look.rows())
     });
-    let figures: Result<Vec<_>> = pictures::of(job, comparison)
-        .iter()
-        .map(|plot| figure(plot, numbers.next().unwrap_or_default()))
-        .collect();
-    let figures = figures?;
-    Ok(html! {
+    let counts = job.map_or_else(Vec::new, |job| counts(job, comparison));
+    let id = |what: &str| format!("{what}-{number}");
+    html! {
         article {
             h3 { (title) }
-            (table_of(&rows, comparison, &title))
+            (strips::points(&counts, comparison, &id("points")).unwrap_or_default())
+            (strips::coverage(comparison, &id("coverage")).unwrap_or_default())
+            details open[counts.is_empty()] { summary { "All counts" } (table_of(&rows, comparison)) }
             @for note in &notes { p.note { (note.trim()) } }
             p { "To repeat it: " code { (command(comparison)) } }
-            @for figure in &figures { (figure) }
         }
-    })
+    }
 }
 
 /// What was measured, on which machine; of an unknown job only the machine.
@@ -147,25 +118,34 @@ fn title(comparison: &Comparison) -> String {
     )
 }
 
-fn table_of(rows: &[Row], comparison: &Comparison, title: &str) -> Markup {
+/// Rows of a section, a program for instance, stand together below its name.
+fn table_of(rows: &[Row], comparison: &Comparison) -> Markup {
     let variants = comparison.variants();
     let changes = rows.iter().any(|row| !row.change.is_empty());
+    let columns = 1 + variants.len() + usize::from(changes);
     html! {
-        div.wide role="region" aria-label=(title) tabindex="0" {
-            table {
-                thead {
-                    tr {
-                        th scope="col" { "Count" }
-                        @for variant in &variants { th scope="col" { (variant) } }
-                        @if changes { th scope="col" { "change" } }
-                    }
+        table.stack {
+            thead {
+                tr {
+                    th scope="col" { "count" }
+                    @for variant in &variants { th scope="col" { (variant) } }
+                    @if changes { th scope="col" { "change" } }
                 }
+            }
+            @for rows in rows.chunk_by(|a, b| a.section == b.section) {
                 tbody {
+                    @if rows.iter().any(|row| !row.label.is_empty()) && !rows[0].section.is_empty() {
+                        tr { th.group scope="rowgroup" colspan=(columns) { (rows[0].section) } }
+                    }
                     @for row in rows {
                         tr {
-                            th scope="row" { (row.section) " " (row.label) }
-                            @for cell in &row.cells { td { (cell) } }
-                            @if changes { td { (row.change) } }
+                            th scope="row" {
+                                @if row.label.is_empty() { (row.section) } @else { (row.label) }
+                            }
+                            @for (variant, cell) in variants.iter().zip(&row.cells) {
+                                td data-label=(variant) { (readable(cell)) }
+                            }
+                            @if changes { td data-label="change" { (row.change) } }
                         }
                     }
                 }
@@ -174,56 +154,10 @@ fn table_of(rows: &[Row], comparison: &Comparison, title: &str) -> Markup {
     }
 }
 
-/// A plot with its legend, and with its values as a table for who cannot see it.
-pub(crate) fn figure(plot: &Plot, number: usize) -> Result<Markup> {
-    let id = format!("plot-{number}");
-    let drawn = plot.svg()?;
-    let named = drawn.replacen(
-        "<svg ",
-        &format!("<svg role=\"img\" aria-labelledby=\"{id}\" "),
-        1,
-    );
-    Ok(html! {
-        figure.plot {
-            figcaption id=(id) { (plot.title) }
-            div.wide role="region" aria-labelledby=(id) tabindex="0" { (PreEscaped(named)) }
-            @if plot.series.len() > 1 {
-                ul.legend {
-                    @for (n, series) in plot.series.iter().enumerate() {
-                        li { span class={ "key c" (n % COLOURS) } aria-hidden="true" {} (series.name) }
-                    }
-                }
-            }
-            details { summary { "Values, " (plot.y) } (values(plot)) }
-        }
-    })
-}
-
-fn values(plot: &Plot) -> Markup {
-    html! {
-        div.wide {
-            table {
-                thead {
-                    tr {
-                        th scope="col" { @if plot.x.is_empty() { "count" } @else { (plot.x) } }
-                        @for series in &plot.series { th scope="col" { (series.name) } }
-                    }
-                }
-                tbody {
-                    @for (n, category) in plot.categories.iter().enumerate() {
-                        tr {
-                            th scope="row" { (category) }
-                            @for series in &plot.series { td { (shown(series.values[n])) } }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn shown(value: Option<f64>) -> String {
-    value.map_or("-".into(), |value| format!("{value:.2}"))
+/// The numbers of a cell, `1/8191`, with all their digits in threes.
+fn readable(cell: &str) -> String {
+    let part = |part: &str| part.parse().map_or_else(|_| part.into(), amount::exact);
+    cell.split('/').map(part).collect::<Vec<_>>().join(" / ")
 }
 
 fn measured_again(again: &[Again<'_>]) -> Markup {
@@ -242,7 +176,7 @@ fn measured_again(again: &[Again<'_>]) -> Markup {
                         p { "No count of the table differs between the first and the last time." }
                     } @else {
                         div.wide {
-                            table {
+                            table.stack {
                                 thead {
                                     tr {
                                         th scope="col" { "Count" }
@@ -257,9 +191,11 @@ fn measured_again(again: &[Again<'_>]) -> Markup {
                                         tr {
                                             th scope="row" { (change.figure) }
                                             td { (change.variant) }
-                                            td { (change.values.0) }
-                                            td { (change.values.1) }
-                                            td { (row::change(change.values.0 as f64, change.values.1 as f64)) }
+                                            td data-label="first" { (change.values.0) }
+                                            td data-label="last" { (change.values.1) }
+                                            td data-label="change" {
+                                                (row::change(change.values.0 as f64, change.values.1 as f64))
+                                            }
                                         }
                                     }
                                 }
@@ -287,7 +223,7 @@ fn origins(sources: &[Source]) -> Markup {
                     p.failed { "Not met: " (expectation.expectation) " (" (expectation.comparison) ")" }
                 }
                 div.wide {
-                    table {
+                    table.stack {
                         thead {
                             tr {
                                 th scope="col" { "Kernel" }
@@ -302,8 +238,8 @@ fn origins(sources: &[Source]) -> Markup {
                                     tr {
                                         th scope="row" { (machine(comparison)) }
                                         td { (kernel.variant) }
-                                        td { (kernel.package_version.as_deref().unwrap_or("given")) }
-                                        td { code { (kernel.image_hash) } }
+                                        td data-label="source" { (kernel.package_version.as_deref().unwrap_or("given")) }
+                                        td data-label="image" { code { (kernel.image_hash) } }
                                     }
                                 }
                             }
@@ -336,7 +272,6 @@ mod tests {
         page(sources, &|comparison| {
             format!("lab run --job {}", comparison.job)
         })
-        .unwrap()
     }
 
     fn exec(walks: u64) -> serde_json::Value {
@@ -352,28 +287,44 @@ mod tests {
     fn a_page_stands_alone_and_says_how_to_repeat_it() {
         let page = shown(&[source(1, "exec", &exec(5))]);
         for foreign in ["http:", "https:", "<script", "<link", "@import", "url("] {
-            let found = page.replace("http://www.w3.org/2000/svg", "");
-            assert!(!found.contains(foreign), "{foreign}");
+            assert!(!page.contains(foreign), "{foreign}");
         }
         assert!(page.contains("lab run --job exec"), "{page}");
-        assert!(page.contains("99.90 % fewer page walks"), "{page}");
+        assert!(page.contains("5 with patched"), "{page}");
         assert!(page.contains("a &lt;b&gt; CPU"), "{page}");
     }
 
     #[test]
-    fn each_plot_has_a_name_and_its_values() {
+    fn each_picture_has_a_name() {
         let page = shown(&[source(1, "exec", &exec(5))]);
-        let plots = page.matches("<figure").count();
-        // Counts, coverage, spread.
-        assert_eq!(plots, 3, "{page}");
-        for n in 0..plots {
+        // Counts and coverage.
+        assert_eq!(page.matches("<figure").count(), 2, "{page}");
+        for name in ["points-0", "coverage-0"] {
             assert!(
-                page.contains(&format!("aria-labelledby=\"plot-{n}\"")),
-                "{n}"
+                page.contains(&format!("aria-labelledby=\"{name}\"")),
+                "{page}"
             );
-            assert!(page.contains(&format!("id=\"plot-{n}\"")), "{n}");
+            assert!(page.contains(&format!("id=\"{name}\"")), "{page}");
         }
-        assert_eq!(page.matches("<summary>Values").count(), plots);
+        let (pictures, named) = ("<svg viewBox", "role=\"img\" aria-label=");
+        assert_eq!(page.matches(pictures).count(), page.matches(named).count());
+    }
+
+    #[test]
+    fn rows_of_a_program_stand_below_its_name() {
+        let row = |section: &str, label: &str| Row {
+            section: section.into(),
+            label: label.into(),
+            cells: vec!["1/8191".into(), "12345".into(), "2M 98%".into()],
+            change: "+1.0%".into(),
+        };
+        let source = source(1, "exec", &exec(5));
+        let rows = [row("gcc", "walks"), row("gcc", "faults"), row("text", "")];
+        let table = table_of(&rows, &source.results.comparisons[0]).into_string();
+        assert_eq!(table.matches("scope=\"rowgroup\"").count(), 1, "{table}");
+        assert!(table.contains("<th scope=\"row\">faults</th>"), "{table}");
+        assert!(table.contains(">1 / 8\u{202f}191</td>"), "{table}");
+        assert!(table.contains(">2M 98%</td>"), "{table}");
     }
 
     #[test]
@@ -386,7 +337,8 @@ mod tests {
             "{again}"
         );
         assert!(
-            again.contains("random.walks</th><td>patched</td><td>5</td><td>7</td><td>+40.0%"),
+            again.contains("random.walks</th><td>patched</td>")
+                && again.contains("\"last\">7</td><td data-label=\"change\">+40.0%"),
             "{again}"
         );
         assert!(!again.contains("cold.faults"), "{again}");

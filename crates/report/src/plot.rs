@@ -32,8 +32,6 @@ pub enum Kind {
     Lines,
     /// A bar for each series, side by side.
     Grouped,
-    /// One bar for each category, the series on top of each other.
-    Stacked,
 }
 
 /// Values of all categories.
@@ -89,12 +87,7 @@ impl Plot {
 
     /// The upper end of the y axis.
     fn top(&self) -> f64 {
-        let top = match self.kind() {
-            Kind::Stacked => (0..self.categories.len())
-                .map(|n| self.series.iter().filter_map(|s| s.values[n]).sum())
-                .fold(0.0, f64::max),
-            Kind::Lines | Kind::Grouped => self.values().fold(0.0, f64::max),
-        };
+        let top = self.values().fold(0.0, f64::max);
         if top > 0.0 { top * 1.05 } else { 1.0 }
     }
 
@@ -156,8 +149,7 @@ impl Plot {
         }
         match self.kind() {
             Kind::Lines => self.lines(&mut chart),
-            Kind::Grouped => self.bars(plane, |n, series| self.beside(n, series)),
-            Kind::Stacked => self.bars(plane, |n, series| self.on_top(n, series)),
+            Kind::Grouped => self.bars(plane),
         }
     }
 
@@ -214,11 +206,10 @@ impl Plot {
                 plotters::coord::types::RangedCoordf64,
             >,
         >,
-        place: impl Fn(usize, usize) -> Option<[(f64, f64); 2]>,
     ) -> Result<(), DrawingAreaErrorKind<DB::ErrorType>> {
         for series in 0..self.series.len() {
             for n in 0..self.categories.len() {
-                if let Some(corners) = place(n, series) {
+                if let Some(corners) = self.beside(n, series) {
                     plane.draw(&Rectangle::new(corners, colour(series).filled()))?;
                 }
             }
@@ -233,15 +224,6 @@ impl Plot {
         // Of 0 a line stays, unlike of nothing.
         let shown = value.max(self.top() * LEAST);
         Some([(left, 0.0), (left + width * 0.92, shown)])
-    }
-
-    fn on_top(&self, n: usize, series: usize) -> Option<[(f64, f64); 2]> {
-        let value = self.series[series].values[n].filter(|value| *value > 0.0)?;
-        let below: f64 = self.series[..series]
-            .iter()
-            .filter_map(|s| s.values[n])
-            .sum();
-        Some([(n as f64 - 0.35, below), (n as f64 + 0.35, below + value)])
     }
 }
 
@@ -302,14 +284,9 @@ mod tests {
 
     #[test]
     fn every_value_is_drawn_in_the_colour_of_its_series() {
-        for kind in [Kind::Grouped, Kind::Stacked] {
-            let svg = plot(kind).svg().unwrap();
-            assert_eq!(
-                (count(&svg, "rect", 0), count(&svg, "rect", 1)),
-                (1, 2),
-                "{svg}"
-            );
-        }
+        let svg = plot(Kind::Grouped).svg().unwrap();
+        let bars = (count(&svg, "rect", 0), count(&svg, "rect", 1));
+        assert_eq!(bars, (1, 2), "{svg}");
         let svg = plot(Kind::Lines).svg().unwrap();
         assert_eq!(count(&svg, "circle", 0), 1, "{svg}");
         assert_eq!(count(&svg, "polygon", 1), 2, "{svg}");
@@ -333,14 +310,6 @@ mod tests {
         );
         let [(_, low), (_, high)] = plot.beside(0, 0).unwrap();
         assert!(high - low >= 0.01 * plot.top(), "{low} {high}");
-    }
-
-    #[test]
-    fn stacked_bars_stand_on_each_other() {
-        let plot = plot(Kind::Stacked);
-        assert_eq!(plot.on_top(0, 1), Some([(-0.35, 50.0), (0.35, 80.0)]));
-        assert_eq!(plot.on_top(1, 0), None);
-        assert_eq!(plot.top(), 80.0 * 1.05);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A page with some sentences, a table and plots: what commands of the tool report.
 
-use crate::page::{STYLE, figure};
-use crate::plot::Plot;
+use crate::page::STYLE;
+use crate::plot::{COLOURS, Plot};
 use anyhow::Result;
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The content of such a page.
 pub struct Simple<'a> {
@@ -72,6 +72,58 @@ impl Simple<'_> {
         };
         Ok(page.into_string())
     }
+}
+
+/// A plot with its legend, and with its values as a table for who cannot see it.
+fn figure(plot: &Plot, number: usize) -> Result<Markup> {
+    let id = format!("plot-{number}");
+    let drawn = plot.svg()?;
+    let named = drawn.replacen(
+        "<svg ",
+        &format!("<svg role=\"img\" aria-labelledby=\"{id}\" "),
+        1,
+    );
+    Ok(html! {
+        figure.plot {
+            figcaption id=(id) { (plot.title) }
+            div.wide role="region" aria-labelledby=(id) tabindex="0" { (PreEscaped(named)) }
+            @if plot.series.len() > 1 {
+                ul.legend {
+                    @for (n, series) in plot.series.iter().enumerate() {
+                        li { span class={ "key c" (n % COLOURS) } aria-hidden="true" {} (series.name) }
+                    }
+                }
+            }
+            details { summary { "Values, " (plot.y) } (values(plot)) }
+        }
+    })
+}
+
+fn values(plot: &Plot) -> Markup {
+    html! {
+        div.wide {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { @if plot.x.is_empty() { "count" } @else { (plot.x) } }
+                        @for series in &plot.series { th scope="col" { (series.name) } }
+                    }
+                }
+                tbody {
+                    @for (n, category) in plot.categories.iter().enumerate() {
+                        tr {
+                            th scope="row" { (category) }
+                            @for series in &plot.series { td { (shown(series.values[n])) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn shown(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.2}"))
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl Report {
             return figures::compact(&files, folder, self.commit.as_deref());
         }
         let sources: Result<Vec<_>> = files.iter().map(|path| source(path)).collect();
-        let page = wideleaf_report::page(&sources?, &repeat::command)?;
+        let page = wideleaf_report::page(&sources?, &repeat::command);
         if self.output == Path::new("-") {
             write_out(&page)?;
         } else {
