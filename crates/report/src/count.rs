@@ -15,7 +15,7 @@ const LEAST: f64 = 0.01;
 pub(crate) struct Count<'a> {
     /// The program, the pattern or the size; empty in a job without cases.
     pub(crate) case: String,
-    /// What it counts, for a reader.
+    /// The name of the count, for a reader.
     pub(crate) what: &'static str,
     /// Its values.
     pub(crate) compared: &'a Compared,
@@ -88,8 +88,8 @@ fn shown(job: &dyn AnyJob) -> Vec<(&'static str, &'static str)> {
     job.figures().into_iter().filter_map(plotted).collect()
 }
 
-/// What stands before `suffix` in names of figures: `""`, or `"64K."` and so on, in the order
-/// in which the job has them.
+/// The cases of a figure as they stand before `suffix` in its names: `""`, or `"64K."` and so on,
+/// in the order in which the job has them.
 pub(crate) fn cases(comparison: &Comparison, suffix: &str) -> Vec<String> {
     let names = comparison.figures.keys();
     let found: BTreeSet<&str> = names.filter_map(|name| before(name, suffix)).collect();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a reader in a hurry wants to know: of each machine the largest changes, and the largest of
-//! all in a sentence.
+//! The first screen: of each machine the largest changes, and the largest of all in a sentence.
 
 use crate::count::{Count, changed, counts};
 use crate::{amount, job, strips};
