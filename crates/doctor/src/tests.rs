@@ -388,7 +388,7 @@ fn linkers_are_tried_out() {
         );
         assert!(
             !check.change.contains("separate-code"),
-            "docs/tool.md reserves it for small code: {}",
+            "docs/tool/align.md reserves it for small code: {}",
             check.change
         );
     }

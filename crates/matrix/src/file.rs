@@ -4,8 +4,7 @@
 //! The file is TOML. At the top stand `jobs`, `bases`, `machines`, `page-sizes`, `variants` and
 //! `options`, for all sets; each `[[set]]` has the same keys, which replace those of the top
 //! (`options` are merged), and a `name`. A set of rows that show that a fault is noticed has
-//! `must-fail-with`: words one of which the run must fail with. Docs: `docs/lab.md`, "A matrix of
-//! runs".
+//! `must-fail-with`: words one of which the run must fail with. Docs: `docs/lab/matrix.md`.
 
 use crate::vocabulary::{Architecture, Values, Vocabulary};
 use std::collections::BTreeMap;

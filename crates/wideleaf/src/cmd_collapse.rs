@@ -64,7 +64,7 @@ pub struct Args {
     /// No lines of headings
     #[arg(short, long)]
     noheadings: bool,
-    /// Print JSON (docs/tool.md has the schema)
+    /// Print JSON (docs/tool/collapse.md has the schema)
     #[arg(short = 'J', long)]
     json: bool,
     #[command(flatten)]
@@ -267,7 +267,7 @@ fn cells(
     cells
 }
 
-/// The JSON document; docs/tool.md describes it.
+/// The JSON document; docs/tool/collapse.md describes it.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,

@@ -74,7 +74,7 @@ pub struct Args {
     /// With -r or --pid, list files with nothing to gain as well
     #[arg(short, long)]
     all: bool,
-    /// Print JSON (docs/tool.md has the schema)
+    /// Print JSON (docs/tool/inspect.md has the schema)
     #[arg(short = 'J', long, conflicts_with_all = ["output", "map", "noheadings"])]
     json: bool,
     /// Print sizes in bytes

@@ -78,7 +78,7 @@ pub struct Args {
     /// No line of headings
     #[arg(short, long)]
     noheadings: bool,
-    /// Print JSON (docs/tool.md has the schema)
+    /// Print JSON (docs/tool/ps.md has the schema)
     #[arg(short = 'J', long)]
     json: bool,
     /// First say which CPU is counted for, and why so; at the end, how wide text is that a process
@@ -355,7 +355,7 @@ fn render(args: &Args, mut columns: Vec<Column>, rows: &[Row]) -> String {
     table.render(!args.noheadings)
 }
 
-/// The JSON document; docs/tool.md describes it.
+/// The JSON document; docs/tool/ps.md describes it.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,

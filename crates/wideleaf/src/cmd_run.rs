@@ -140,7 +140,7 @@ fn dear(wide: &Wide) -> bool {
     matches!(wide.by, By::Copies { .. })
 }
 
-/// Wide text has saved real programs up to a tenth of their CPU time: docs/tool.md, "try".
+/// Wide text has saved real programs up to a tenth of their CPU time: docs/tool/try.md.
 const GAIN: u32 = 10;
 
 /// The cost of copies, against what they can gain.

@@ -73,7 +73,7 @@ pub struct Args {
     /// The service that the drop-in is for
     #[arg(long, value_name = "NAME", required_if_eq("print", "drop-in"))]
     service: Option<String>,
-    /// Print JSON (docs/tool.md has the schema)
+    /// Print JSON (docs/tool/stage.md has the schema)
     #[arg(short = 'J', long)]
     json: bool,
     /// Print sizes in bytes

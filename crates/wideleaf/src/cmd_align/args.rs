@@ -126,7 +126,7 @@ pub struct Args {
     /// List every segment's offset and p_align before and after
     #[arg(short, long)]
     pub(super) verbose: bool,
-    /// Print JSON (docs/tool.md has the schema)
+    /// Print JSON (docs/tool/align.md has the schema)
     #[arg(short = 'J', long, conflicts_with = "verbose")]
     pub(super) json: bool,
     /// Print sizes in bytes

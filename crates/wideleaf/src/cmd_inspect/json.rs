@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The JSON document; docs/tool.md describes it.
+//! The JSON document; docs/tool/inspect.md describes it.
 
 use crate::stdout::write_json_pretty;
 use anyhow::Result;
