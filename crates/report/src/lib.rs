@@ -5,6 +5,8 @@
 //! comparison, `strips` the pictures in the cells of its tables. It has the command behind every
 //! figure, and [`days`] finds comparisons that were made more than once.
 //!
+//! [`picture`] draws the text of one row by the leaf, as SVG.
+//!
 //! [`Simple`] is a page of other commands, with [`plot`]s.
 //!
 //! [`compact`] is the form in which figures are committed, [`sheet`] that of tables which no row has
@@ -25,6 +27,7 @@ mod layout;
 pub mod markdown;
 pub mod outcome;
 mod page;
+pub mod picture;
 pub mod plot;
 pub mod sheet;
 mod simple;

@@ -12,6 +12,7 @@ use wideleaf_lab::results::Results;
 use wideleaf_report::committed::Figures;
 use wideleaf_report::compact::Row;
 use wideleaf_report::markdown::{fill, loose};
+use wideleaf_report::picture::entries;
 use wideleaf_report::sheet;
 
 /// Keeps each results file as a row in `folder`, and seals each sheet; no row is written unless all
@@ -131,6 +132,32 @@ pub fn markdown(folders: &[PathBuf], pages: &[PathBuf], check: bool) -> Result<E
     if check && wrong > 0 {
         tell!(
             "wideleaf: tables that differ: {wrong}, tables that are made: {tables}; the same command without --check writes the latter"
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Draws the text of the one row that `files` has; with `check` only tells whether the drawing is
+/// as it should be.
+///
+/// # Errors
+///
+/// If there is no row or more than one, or it has no text.
+pub fn picture(files: &[PathBuf], picture: &Path, check: bool) -> Result<ExitCode> {
+    let figures = Figures::read(files)?;
+    let [row] = &figures.rows[..] else {
+        bail!("{} rows, where a picture is of one", figures.rows.len());
+    };
+    let drawn = entries(row)?;
+    let what = || picture.display().to_string();
+    if !check {
+        replace(picture, drawn).with_context(|| format!("cannot write {}", what()))?;
+    } else if std::fs::read_to_string(picture).with_context(what)? != drawn {
+        tell!(
+            "wideleaf: {}: not what {} says; the same command without --check draws it",
+            what(),
+            row.row
         );
         return Ok(ExitCode::FAILURE);
     }

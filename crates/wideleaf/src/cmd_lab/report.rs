@@ -29,6 +29,7 @@ Examples:
   wideleaf lab report target/measured --compact results
   wideleaf lab report results --markdown docs --markdown README.md
   wideleaf lab report results --markdown docs --check
+  wideleaf lab report results/6.12-arm64-64K.text-by-leaf.json --picture docs/text.svg
 
 Exit status:    0 written, 1 a file cannot be read or written, or with --check a
                 table differs, 2 wrong usage";
@@ -53,10 +54,14 @@ pub struct Report {
     commit: Option<String>,
     /// Write the tables of figures in this page, or in the pages below this folder,
     /// instead
-    #[arg(long, value_name = "PAGE", conflicts_with_all = ["output", "compact"])]
+    #[arg(long, value_name = "PAGE", group = "checked", conflicts_with_all = ["output", "compact"])]
     markdown: Vec<PathBuf>,
-    /// Only tell which tables differ from the figures
-    #[arg(long, requires = "markdown")]
+    /// Draw the text of RESULTS, one row that --compact wrote, as SVG: a cell for each leaf that
+    /// maps it, with the first kernel and with the last
+    #[arg(long, value_name = "FILE", group = "checked", conflicts_with_all = ["output", "compact"])]
+    picture: Option<PathBuf>,
+    /// Only tell which tables, or that the picture, differ from the figures
+    #[arg(long, requires = "checked")]
     check: bool,
 }
 
@@ -69,6 +74,9 @@ impl Report {
     pub fn run(&self) -> Result<ExitCode> {
         if !self.markdown.is_empty() {
             return figures::markdown(&self.results, &self.markdown, self.check);
+        }
+        if let Some(picture) = &self.picture {
+            return figures::picture(&self.results, picture, self.check);
         }
         let mut files = Vec::new();
         for path in &self.results {
