@@ -144,6 +144,13 @@ fn it_mends_what_became_narrow_reads_its_file_again_and_is_alone() {
             mended.contains("4M of 4M wide, before 4M; 4M read"),
             "{mended}"
         );
+        // An upgrade.
+        let new = kept.folder.path().join("new");
+        fs::copy(&kept.program, &new).unwrap();
+        File::open(&new).unwrap().sync_all().unwrap();
+        fs::rename(&new, &kept.program).unwrap();
+        let upgraded = next();
+        assert!(upgraded.contains("; 4M read"), "{upgraded}");
     }
     fs::write(kept.config(), "nonsense").unwrap();
     let broken = next();
@@ -277,6 +284,27 @@ for how in "" "disabled 0" "disabled 2"; do tmpfs/kept-program $how; done
         return;
     }
     assert_eq!(mapped, [mapped[0], none, mapped[0]]);
+}
+
+#[test]
+fn killed_at_any_point_it_leaves_the_file_as_it_is_and_metrics_whole() {
+    let kept = Kept::new("");
+    let metrics = kept.folder.path().join("keep.prom");
+    kept.configure(&format!("metrics = \"{}\"", metrics.display()));
+    let before = fs::read(&kept.program).unwrap();
+    for calls in (0..).step_by(13) {
+        kept.narrow();
+        let mut keep = kept.keep(&["--once"]);
+        let ended = killed_after(calls, keep.stderr(Stdio::null()), &[0, 3]);
+        assert!(fs::read(&kept.program).unwrap() == before, "{calls}");
+        let figures = fs::read_to_string(&metrics).unwrap_or_default();
+        let whole = figures.is_empty() || figures.ends_with("# EOF\n");
+        assert!(whole, "{calls}: {figures}");
+        if ended {
+            assert!(calls > 100 && !figures.is_empty());
+            break;
+        }
+    }
 }
 
 #[test]
