@@ -47,7 +47,7 @@ fn part(part: &str) -> Option<Group<'_>> {
 }
 
 /// The ids that runtimes give: 64 hexadecimal digits.
-fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     text.len() == 64 && text.bytes().all(digit)
 }

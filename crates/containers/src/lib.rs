@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `group` | reads a control group's path |
 //! | `container` | what is known of a container |
+//! | `pods` | the pods of Podman's database |
 //! | `state` | the files of runtimes |
 //! | `cri` | the socket of a runtime |
 //! | `known` | all of it together, and the questions that are asked |
@@ -18,6 +19,7 @@ mod cri;
 mod error;
 mod group;
 mod known;
+mod pods;
 mod state;
 
 pub use container::Container;

@@ -4,6 +4,7 @@
 //! | runtime | file |
 //! |---|---|
 //! | Podman, CRI-O | `overlay-containers/containers.json` of each storage, and `ID/userdata/config.json` |
+//! | Podman's pods | `db.sql` (Podman 5) or `libpod/bolt_state.db` of each storage |
 //! | Docker | `containers/ID/config.v2.json` |
 //! | containerd | `io.containerd.runtime.v2.task/NAMESPACE/ID/config.json` |
 //! | runc | `ID/state.json` |
@@ -11,7 +12,9 @@
 
 use crate::Error;
 use crate::container::{Container, some};
+use crate::pods;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -145,6 +148,12 @@ impl State {
         let Some(list) = json(&file, &mut self.errors) else {
             return;
         };
+        let databases = ["db.sql", "libpod/db.sql", "libpod/bolt_state.db"];
+        let databases = databases.iter().map(|file| storage.join(file));
+        let pods = databases
+            .filter_map(|file| read(&file, &mut self.errors))
+            .flat_map(|database| pods::names(&database))
+            .collect();
         for entry in list.as_array().into_iter().flatten().take(MOST) {
             let Some(id) = text(&entry["id"]) else {
                 continue;
@@ -152,12 +161,24 @@ impl State {
             // JSON in JSON.
             let metadata = entry["metadata"].as_str().unwrap_or_default();
             let metadata: Value = serde_json::from_str(metadata).unwrap_or_default();
+            let pod = self.pod(storage, &id, &pods);
             self.containers.push(Container {
                 name: text(&metadata["name"]).or_else(|| text(&entry["names"][0])),
                 image: text(&metadata["image-name"]),
+                pod,
                 ..Container::of(id)
             });
         }
+    }
+
+    /// The one of Podman's own pods that a container is in.
+    fn pod(&mut self, storage: &Path, id: &str, pods: &BTreeMap<String, String>) -> Option<String> {
+        if pods.is_empty() {
+            return None;
+        }
+        let file = format!("overlay-containers/{id}/userdata/config.json");
+        let config = json(&storage.join(file), &mut self.errors)?;
+        pods::of(config["linux"]["cgroupsPath"].as_str()?, pods)
     }
 
     /// Containers that run, each with a folder named by its id in which its configuration is.
@@ -353,6 +374,38 @@ mod tests {
         is(by("aa")[1], ["aa", "", "", "", "", "podman"]);
         is(by("bb")[0], ["bb", "mine", "", "", "", ""]);
         assert_eq!(by("cc").len(), 1);
+    }
+
+    #[test]
+    fn podman_s_own_pods_by_either_database() {
+        let pod = "0123456789abcdef".repeat(4);
+        for database in ["db.sql", "libpod/bolt_state.db"] {
+            let storage = "var/lib/containers/storage";
+            let file = |path: &str| format!("{storage}/{path}");
+            let group = |group: String| json!({ "linux": { "cgroupsPath": group } });
+            let state = found(&[
+                (
+                    &file("overlay-containers/containers.json"),
+                    json!([{ "id": "aa", "names": ["web"] }, { "id": "bb" }, { "id": "cc" }]),
+                ),
+                (
+                    &file("overlay-containers/aa/userdata/config.json"),
+                    group(format!("machine-libpod_pod_{pod}.slice:libpod:aa")),
+                ),
+                (
+                    &file("overlay-containers/bb/userdata/config.json"),
+                    group("machine.slice:libpod:bb".into()),
+                ),
+                (
+                    &file(database),
+                    format!("SQLite\u{0}{{\"id\":\"{pod}\",\"name\":\"shop\"}}").into(),
+                ),
+            ]);
+            is(&state.containers[0], ["aa", "web", "", "shop", "", ""]);
+            for none in &state.containers[1..] {
+                assert_eq!(none.pod, None, "{database}");
+            }
+        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn folders(tool: &'static str, json: &[u8]) -> Result<Vec<PathBuf>, ImageError> 
 }
 
 /// The files of `layers` that containers see and that could hold a block of `pmd` bytes, shown by
-/// their paths in the image.
+/// their paths in the image. Folders that this user may not read are left out.
 ///
 /// # Errors
 ///
@@ -155,7 +155,11 @@ fn walk(
         let metadata = entry.metadata()?;
         let kind = metadata.file_type();
         if kind.is_dir() {
-            walk(layer, &path, pmd, above, here, files)?;
+            match walk(layer, &path, pmd, above, here, files) {
+                // Of another user of the container, and this one is not root.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                done => done?,
+            }
             continue;
         }
         if kind.is_file() && metadata.size() >= pmd || kind.is_char_device() {
@@ -196,7 +200,8 @@ fn opaque(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::{create_dir_all, write};
+    use std::fs::{Permissions, create_dir_all, write};
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn layers_are_taken_from_the_answer_topmost_first() {
@@ -229,5 +234,27 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert!(of_image(&[root.path().join("none")], 64).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_only_another_user_may_read_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+        mode(root.path(), 0o755).unwrap();
+        create_dir_all(root.path().join("private")).unwrap();
+        write(root.path().join("a"), [0; 64]).unwrap();
+        write(root.path().join("private/b"), [0; 64]).unwrap();
+        mode(&root.path().join("private"), 0).unwrap();
+        let layers = [root.path().to_owned()];
+        let files = std::thread::spawn(move || {
+            // SAFETY: a system call without pointers; of this thread, which ends, and only root's
+            // has another user then.
+            unsafe { libc::setfsuid(65_534) };
+            of_image(&layers, 64)
+        });
+        let files = files.join().unwrap().unwrap();
+        mode(&root.path().join("private"), 0o700).unwrap();
+        assert_eq!(files.len(), 1);
+        assert_eq!(files[0].name, Path::new("/a"));
     }
 }

@@ -5,6 +5,7 @@ use crate::files::{Chosen, of_program};
 use crate::image::{ImageError, layers, of_image};
 use crate::{Error, Geometry, Text};
 use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use wideleaf_stage::Copies;
 
@@ -15,6 +16,9 @@ pub struct Texts {
     pub texts: Vec<Text>,
     /// Those that were not.
     pub refused: Vec<(PathBuf, Error)>,
+    /// Whether the copy of a staged file is read in its place, which is wide already; else such a
+    /// file is refused.
+    pub copies: bool,
     seen: HashSet<(u64, u64)>,
 }
 
@@ -45,7 +49,9 @@ impl Texts {
     pub fn read(&mut self, files: impl IntoIterator<Item = Chosen>, page: u64, pmd: u64) {
         let copies = Copies::look();
         for Chosen { name, path } in files {
-            let text = match copies.cover(&name) {
+            // A file of an image may have the name of one that is staged here.
+            let staged = || copies.cover(&name) && is_same(&name, &path);
+            let text = match !self.copies && staged() {
                 true => Err(Error::Staged),
                 false => Text::read(&name, &path, page, pmd),
             };
@@ -56,6 +62,11 @@ impl Texts {
             }
         }
     }
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
+    identity(a) == identity(b)
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ impl Changes {
         }
         let gone = self.wide.keys().filter(|name| !wide.contains_key(*name));
         lines.extend(gone.map(|name| format!("{}: not kept any more", name.display())));
+        lines.extend(pass.done.iter().cloned());
         let notes: BTreeSet<String> = pass.notes.iter().cloned().collect();
         lines.extend(notes.difference(&self.notes).cloned());
         (self.wide, self.notes) = (wide, notes);
@@ -60,6 +61,7 @@ mod tests {
                 read,
                 why,
             }],
+            done: Vec::new(),
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
         }
     }

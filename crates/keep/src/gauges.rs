@@ -48,6 +48,7 @@ mod tests {
                 read: 0,
                 why: None,
             }],
+            done: vec!["y".into()],
             notes: vec!["x".into()],
         };
         let text = render(&pass);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use wideleaf_collapse::{TextOfFiles, spare, targets, text_of_files};
 use wideleaf_containers::{Containers, Wanted};
 use wideleaf_fill::{
-    Budget, Filled, Geometry, Left, Limits, Plan, Texts, Why, act, look, of_processes,
+    Budget, Filled, Geometry, Left, Limits, Plan, Text, Texts, Why, act, look, of_processes,
 };
 use wideleaf_kit::events::Event;
 use wideleaf_procmap::{Scope, Select, Within};
@@ -34,7 +34,9 @@ pub struct Kept {
 pub struct Pass {
     /// The files, in the order of the configuration.
     pub files: Vec<Kept>,
-    /// Everything else that should be known, a line each.
+    /// Other changes that were made, a line each.
+    pub done: Vec<String>,
+    /// Failures, a line each.
     pub notes: Vec<String>,
 }
 
@@ -50,13 +52,13 @@ pub type InVain = HashSet<(u64, u64)>;
 /// If /proc is not readable.
 pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_procmap::Error> {
     let sizes = Geometry::here()?;
-    let mut notes = Vec::new();
+    let (mut done, mut notes) = (Vec::new(), Vec::new());
     let (texts, running) = texts(config, &sizes, &mut notes);
     let plans = texts
         .texts
         .into_iter()
         .filter(|text| !text.blocks.is_empty());
-    let plans: Vec<Plan> = plans.map(|text| look(text, &sizes)).collect();
+    let mut plans: Vec<Plan> = plans.map(|text| look(text, &sizes)).collect();
     let free = spare("/proc".as_ref(), sizes.page, sizes.pmd).map_or(0, |spare| spare.bytes());
     let limit = config.limit.unwrap_or(free / 4);
     let mut budget = Budget::new(Limits {
@@ -71,13 +73,29 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
         all_or_none: false,
         gently: true,
     });
-    let filled = fill(&plans, &mut budget, &sizes, in_vain);
+    let mut filled = fill(&plans, &mut budget, &sizes, in_vain);
     if config.means.contains(&Means::Collapse) {
         let left = limit.saturating_sub(budget.taken);
-        collapse(running, &plans, &filled, left, &mut notes);
+        let taken = collapse(running, &plans, &filled, left);
+        if taken > 0 {
+            done.push(format!("collapse made {taken} bytes of text wide"));
+            let again = plans.into_iter().zip(&mut filled);
+            plans = again
+                .map(|(plan, filled)| look_again(plan.text, filled, &sizes))
+                .collect();
+        }
     }
     if config.means.contains(&Means::Stage) {
-        stage(config, &plans, &filled, &mut notes);
+        for path in stage(config, &plans, &filled, &mut notes) {
+            done.push(format!("{}: staged", path.display()));
+            let is = |plan: &Plan| plan.text.name.canonicalize().is_ok_and(|name| name == path);
+            let files = plans.iter_mut().zip(&mut filled);
+            for (plan, filled) in files.filter(|(plan, _)| is(plan)) {
+                if let Ok(copy) = Text::read(&path, &path, sizes.page, sizes.pmd) {
+                    *plan = look_again(copy, filled, &sizes);
+                }
+            }
+        }
     }
     let files = plans.iter().zip(&filled).map(|(plan, filled)| Kept {
         name: plan.text.name.clone(),
@@ -88,6 +106,7 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
     });
     Ok(Pass {
         files: files.collect(),
+        done,
         notes,
     })
 }
@@ -112,6 +131,16 @@ fn fill(
     plans.iter().map(&mut one).collect()
 }
 
+/// A file as it is after another means than filling.
+fn look_again(text: Text, filled: &mut Filled, sizes: &Geometry) -> Plan {
+    let plan = look(text, sizes);
+    let wide = plan.wide(sizes.pmd);
+    if wide > filled.wide {
+        (filled.wide, filled.left) = (wide, plan.would_stay(sizes.pmd, false));
+    }
+    plan
+}
+
 fn left_alone(plan: &Plan, sizes: &Geometry) -> Filled {
     let (Some(start), Some(last)) = (plan.text.blocks.first(), plan.text.blocks.last()) else {
         return Filled::default();
@@ -131,6 +160,7 @@ fn left_alone(plan: &Plan, sizes: &Geometry) -> Filled {
 /// The files to keep wide, and the processes that are meant by other names than a program's.
 fn texts(config: &Config, sizes: &Geometry, notes: &mut Vec<String>) -> (Texts, Vec<Select>) {
     let mut texts = Texts::default();
+    texts.copies = true;
     let mut running = Vec::new();
     for program in &config.programs {
         texts.read_program(program, config.libs, sizes);
@@ -239,14 +269,8 @@ fn of_running(
 }
 
 /// Blocks that processes use are collapsed where they are, if this kernel does that: each kernel does
-/// for files of a tmpfs.
-fn collapse(
-    running: Vec<Select>,
-    plans: &[Plan],
-    filled: &[Filled],
-    limit: u64,
-    notes: &mut Vec<String>,
-) {
+/// for files of a tmpfs. Returns how many bytes of text have become wide.
+fn collapse(running: Vec<Select>, plans: &[Plan], filled: &[Filled], limit: u64) -> u64 {
     let of_files = text_of_files() != TextOfFiles::None;
     let used = plans.iter().zip(filled).filter(|(_, filled)| {
         let mut left = filled.left.iter();
@@ -255,11 +279,11 @@ fn collapse(
     let names = used.filter_map(|(plan, _)| plan.text.name.file_name()?.to_str());
     let mut whom: Vec<Select> = names.map(|name| select(Some(name), None)).collect();
     if whom.is_empty() && !of_files {
-        return;
+        return 0;
     }
     whom.extend(running);
     let Ok(mut machine) = Machinery::new("/proc".as_ref(), None) else {
-        return;
+        return 0;
     };
     let (page, pmd) = (machine.page, machine.pmd);
     let mut budget = wideleaf_collapse::Budget::new(limit, page, pmd, "/proc".into());
@@ -269,14 +293,17 @@ fn collapse(
         };
         wideleaf_collapse::act(&mut targets, &mut budget, &|_: Event<'_>| {});
     }
-    if budget.taken > 0 {
-        notes.push(format!("collapse made {} bytes of text wide", budget.taken));
-    }
+    budget.taken
 }
 
 /// Programs whose file system has no wide folios get copies; those that are not wide for any other
-/// reason, too, if there is no other means.
-fn stage(config: &Config, plans: &[Plan], filled: &[Filled], notes: &mut Vec<String>) {
+/// reason, too, if there is no other means. Returns which have one now.
+fn stage(
+    config: &Config,
+    plans: &[Plan],
+    filled: &[Filled],
+    notes: &mut Vec<String>,
+) -> Vec<PathBuf> {
     let alone = config.means.iter().all(|means| *means == Means::Stage);
     let hopeless = plans.iter().zip(filled).filter(|(_, filled)| {
         let mut left = filled.left.iter();
@@ -287,7 +314,7 @@ fn stage(config: &Config, plans: &[Plan], filled: &[Filled], notes: &mut Vec<Str
         .filter(|name| config.programs.contains(name))
         .collect();
     if programs.is_empty() {
-        return;
+        return Vec::new();
     }
     let request = Request {
         programs,
@@ -297,10 +324,10 @@ fn stage(config: &Config, plans: &[Plan], filled: &[Filled], notes: &mut Vec<Str
         always: false,
     };
     match Stage::new(Path::new("/run/wideleaf").into()).stage(&request, &mut |_| {}) {
-        Ok(summary) => {
-            let staged = summary.staged.iter();
-            notes.extend(staged.map(|staged| format!("{}: staged", staged.path.display())));
+        Ok(summary) => summary.staged.into_iter().map(|file| file.path).collect(),
+        Err(error) => {
+            notes.push(format!("stage: {error}"));
+            Vec::new()
         }
-        Err(error) => notes.push(format!("stage: {error}")),
     }
 }

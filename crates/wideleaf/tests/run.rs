@@ -331,6 +331,34 @@ fn text_that_is_not_congruent_is_aligned_first() {
 }
 
 #[test]
+fn what_copies_cost_at_each_start_is_said_unless_they_were_asked_for() {
+    if !here() {
+        return;
+    }
+    let dir = open_dir();
+    // Only copies widen text that is not congruent.
+    let path = toucher_at(dir.path(), 0x3000);
+    let said = |options: &[&str]| {
+        let mut run = under(options, &[path.to_str().unwrap()]);
+        let child = run.stderr(Stdio::piped()).spawn().unwrap();
+        wait_for(&child, &path);
+        end(child)
+    };
+    let plainly = said(&[]);
+    if plainly.contains("runs as it is") {
+        eprintln!("SKIPPED: {plainly}");
+        return;
+    }
+    assert!(
+        plainly.contains("ms of CPU time, as they do at each start: a run that takes less than"),
+        "{plainly}"
+    );
+    for asked in [&["--quiet"][..], &["--means", "namespace"]] {
+        assert_eq!(said(asked), "");
+    }
+}
+
+#[test]
 fn a_limit_that_is_too_small_or_means_that_fail_leave_the_program_alone() {
     if !here() {
         return;

@@ -17,6 +17,8 @@ mod room;
 mod text;
 #[path = "common/unshared.rs"]
 mod unshared;
+#[path = "common/wide.rs"]
+mod wide;
 
 mod common;
 
@@ -50,63 +52,15 @@ fn in_namespace(folder: &Path, script: &str) -> Option<String> {
     Some(said)
 }
 
-/// A program with 6M of code that reads all of it and prints what of its own
-/// text PMDs map, in kB, and the file's name as the kernel tells it.
-const PROGRAM: &str = r#"
-#include <stdio.h>
-#include <string.h>
-#ifdef __x86_64__
-__asm__(".text\n.globl code\ncode: .skip 6291456, 0xc3\n");
-#else
-__asm__(".text\n.globl code\ncode: .skip 6291456\n");
-#endif
-extern volatile const char code[];
-int main(void) {
-    char line[4096], name[4096] = "";
-    long pmd = 0, more = 0;
-    int text = 0;
-    for (long at = 0; at < 6291456; at += 4096)
-        more += code[at];
-    FILE *maps = fopen("/proc/self/smaps", "r");
-    while (fgets(line, sizeof line, maps)) {
-        if (strchr(line, '-') && strchr(line, '-') < strchr(line, ' ')) {
-            text = strstr(line, " r-xp ") && strstr(line, "/prog");
-            if (text)
-                strcpy(name, strrchr(line, '/'));
-        }
-        if (text && strstr(line, "PmdMapped:")) {
-            sscanf(strchr(line, ':') + 1, "%ld", &more);
-            pmd += more;
-        }
-    }
-    printf("text %s pmd %ld kB\n", strtok(name, "\n"), pmd);
-    return 0;
-}
-"#;
-
 /// Linked as lld links: no page of its text is congruent at 2M.
-fn compile(folder: &Path, extra: &[&str]) {
-    fs::write(folder.join("prog.c"), PROGRAM).unwrap();
-    let output = Command::new("gcc")
-        .args([
-            "-O1",
-            "-fuse-ld=lld",
-            "-Wl,-z,separate-code",
-            "-o",
-            "prog",
-            "prog.c",
-        ])
-        .args(extra)
-        .current_dir(folder)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", both(&output));
+fn compile(folder: &Path, name: &str, extra: &[&str]) {
+    wide::compile(folder, name, &[&["-fuse-ld=lld"], extra].concat());
 }
 
 #[test]
 fn a_staged_program_maps_its_text_by_2m_leaves_under_its_own_name() {
     let dir = tempfile::tempdir().unwrap();
-    compile(dir.path(), &[]);
+    compile(dir.path(), "prog", &[]);
     let script = r#"
 cp prog kept
 ./prog
@@ -240,7 +194,7 @@ grep -c ' - tmpfs wideleaf ' /proc/self/mountinfo || true
 #[test]
 fn static_and_32_bit_programs_and_missing_interpreters() {
     let dir = tempfile::tempdir().unwrap();
-    compile(dir.path(), &["-static"]);
+    compile(dir.path(), "prog", &["-static"]);
     let mut small = Image::new(false, false, ET_DYN, vec![load(R | X, 0, 0, 5 * M, 0x1000)]);
     small.machine = 3;
     fs::write(dir.path().join("narrow"), small.bytes()).unwrap();
@@ -444,33 +398,14 @@ unstage --all
     assert!(said.contains("memory limit 66M"), "{said}");
 }
 
-/// A program that waits for a line, and says what its text is called.
-const WAITS: &str = r#"
-#include <stdio.h>
-#ifdef __x86_64__
-__asm__(".text\n.globl code\ncode: .skip 6291456, 0xc3\n");
-#else
-__asm__(".text\n.globl code\ncode: .skip 6291456\n");
-#endif
-int main(void) { getchar(); return 0; }
-"#;
-
 #[test]
 fn what_processes_use_keeps_a_name_and_is_counted_until_they_end() {
     let dir = tempfile::tempdir().unwrap();
-    compile(dir.path(), &[]);
-    fs::write(dir.path().join("prog.c"), WAITS).unwrap();
-    let made = Command::new("gcc")
-        .args(["-O1", "-fuse-ld=lld", "-Wl,-z,separate-code"])
-        .args(["-o", "waits", "prog.c"])
-        .current_dir(dir.path())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", both(&made));
+    compile(dir.path(), "waits", &[]);
     let script = r#"
 stage ./waits
 mkfifo in
-./waits <in & pid=$!
+./waits line <in >/dev/null & pid=$!
 exec 3>in
 sleep 0.5
 mount --make-shared / && mount --make-shared "$PWD" 2>/dev/null || true
