@@ -221,6 +221,8 @@ pub fn restore(journal: &Path, force: bool) -> Result<Vec<PathBuf>, EditError> {
     if !edits.is_empty() {
         fs::remove_file(journal).map_err(EditError::file(journal))?;
     }
+    // Its folder, if it is empty: also after a restore that was killed before this.
+    let _ = journal.parent().map(fs::remove_dir);
     Ok(to_do.into_iter().map(|edit| edit.path.clone()).collect())
 }
 

@@ -8,6 +8,7 @@
 //! | module | reason to exist |
 //! |---|---|
 //! | `config` | the file that says what to keep |
+//! | `in_vain` | files whose file system seems to have no wide folios |
 //! | `pass` | one look at all of it, and the means |
 //! | `change` | a line for each change since the last pass |
 //! | `gauges` | the same for Prometheus |
@@ -18,6 +19,7 @@ mod change;
 mod config;
 mod edits;
 mod gauges;
+mod in_vain;
 mod pass;
 mod systemd;
 
@@ -25,5 +27,6 @@ pub use change::Changes;
 pub use config::{Config, ConfigError, Means};
 pub use edits::{Edit, EditError, apply, differences, pending, restore};
 pub use gauges::render;
-pub use pass::{InVain, Kept, Pass, pass};
+pub use in_vain::InVain;
+pub use pass::{Kept, Pass, pass};
 pub use systemd::{DROP_IN, MemoryThp, drop_in_path};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One look at everything that is to be kept wide, and the means where it is not.
 
-use crate::{Config, Means};
-use std::collections::HashSet;
+use crate::{Config, InVain, Means};
 use std::path::{Path, PathBuf};
 use wideleaf_collapse::{TextOfFiles, spare, targets, text_of_files};
 use wideleaf_containers::{Containers, Wanted};
@@ -39,10 +38,6 @@ pub struct Pass {
     /// Failures, a line each.
     pub notes: Vec<String>,
 }
-
-/// Files whose file system was seen to have no wide folios, by device and inode: to read a block of
-/// them in each pass would be in vain.
-pub type InVain = HashSet<(u64, u64)>;
 
 /// Looks at all that the configuration names, and widens what is narrow, but for the files of
 /// `in_vain`, to which it adds.
@@ -118,14 +113,13 @@ fn fill(
     in_vain: &mut InVain,
 ) -> Vec<Filled> {
     let mut one = |plan: &Plan| {
-        if in_vain.contains(&plan.text.identity) {
+        if in_vain.leaves_out(plan.text.identity) {
             return left_alone(plan, sizes);
         }
         let plans = std::slice::from_ref(plan);
         let filled = act(plans, budget, sizes, &|_: Event<'_>| {}).remove(0);
-        if filled.left.iter().any(|left| left.why == Why::NoFolio) {
-            in_vain.insert(plan.text.identity);
-        }
+        let wide = filled.left.iter().all(|left| left.why != Why::NoFolio);
+        in_vain.tried(plan.text.identity, wide);
         filled
     };
     plans.iter().map(&mut one).collect()

@@ -56,7 +56,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut config = Config::read(&args.config)?;
     let _lock = lock(&args.config)?;
     let mut changes = Changes::default();
-    let mut in_vain = InVain::new();
+    let mut in_vain = InVain::default();
     loop {
         let pass = pass(&config, &mut in_vain).context("cannot look at the page cache")?;
         changes.since(&pass).iter().for_each(|line| say(line));

@@ -388,6 +388,7 @@ fn the_difference_is_shown_then_written_then_undone() {
     assert!(text(&again.stdout).contains("nothing to change"));
     assert!(disable(root.path()).output().unwrap().status.success());
     is_as_before(root.path());
+    assert!(!root.path().join("var/lib/wideleaf").exists());
     let twice = disable(root.path()).output().unwrap();
     assert!(text(&twice.stderr).contains("nothing is enabled"));
 }
