@@ -152,6 +152,10 @@ fn folded(unchanged: &[&str]) -> Markup {
 fn point(count: &Count<'_>, axis: &Axis, variants: &[Variant]) -> Markup {
     let exact = exactly(count);
     let value = |variant: &Variant| count.percent(*variant);
+    if variants.iter().all(|variant| value(variant).is_none()) {
+        // Nothing is in percent of nothing.
+        return html! { span.cell title=(exact) { span { "-" } } };
+    }
     let shown = variants.last().and_then(value);
     let (width, height) = SIZE;
     let middle = height / 2.0;
@@ -387,12 +391,14 @@ mod tests {
             json!({
                 "gcc.warm.walks": count(305_543, 1490, 3209),
                 "php.warm.walks": count(100, 50, 0),
+                "sh.warm.walks": count(0, 0, 7),
                 "gcc.cold.instructions": count(1000, 1000, 1001),
                 "php.cold.instructions": count(1000, 999, 1000),
             }),
         );
         assert!(points.contains("<th scope=\"row\">gcc</th>"), "{points}");
-        assert_eq!(points.matches("data-label=\"page walks, warm\"").count(), 2);
+        assert_eq!(points.matches("data-label=\"page walks, warm\"").count(), 3);
+        assert_eq!(points.matches("<svg viewBox").count(), 2, "{points}");
         assert!(points.contains("logarithmic"), "1.05 % and 50 %: {points}");
         assert!(points.contains("<span>1.05\u{a0}%</span>"), "{points}");
         assert!(
