@@ -344,8 +344,7 @@ fn read(source: &impl Source, options: &Options) -> Result<Elf, wideleaf_elf::Er
     })
 }
 
-/// What the segments look like in the file itself, which may be one that was
-/// aligned before.
+/// The bytes of the file itself, which may be one that was aligned before.
 fn on_disk(original: &Original) -> Result<wideleaf_elf::FileSource, Refusal> {
     let file = original.file.try_clone();
     file.and_then(wideleaf_elf::FileSource::new)

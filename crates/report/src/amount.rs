@@ -21,7 +21,7 @@ pub(crate) fn rounded(value: u64) -> String {
         return exact(value);
     }
     let value = value as f64;
-    // What rounds to 1000 of one prefix is 1 of the next.
+    // A value that rounds to 1000 of one prefix is 1 of the next.
     let fits = |(unit, _): &&(f64, &str)| value >= unit * 0.9995;
     let (unit, prefix) = PREFIXES.iter().find(fits).unwrap_or(&PREFIXES[3]);
     format!("{}\u{a0}{prefix}", significant(value / unit))

@@ -4,13 +4,12 @@
 
 use crate::amount;
 use crate::count::{Count, before, cases, changed};
+use crate::plot::COLOURS;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 use wideleaf_kbuild::Variant;
 use wideleaf_lab::results::Comparison;
 
-/// How many kernels or leaves have a colour of their own, in `style.css`.
-const COLOURS: usize = 8;
 /// Width and height of a cell's picture, in the units of the drawing.
 const SIZE: (f64, f64) = (140.0, 18.0);
 /// Room at both ends, for points that lie there.
@@ -75,8 +74,8 @@ pub(crate) fn points(counts: &[Count<'_>], comparison: &Comparison, id: &str) ->
     let variants = changed(comparison);
     let last = *variants.last()?;
     let has_changed = |what: &str| {
-        let of_it = counts.iter().filter(|count| count.what == what);
-        of_it.into_iter().any(|count| count.has_changed(last))
+        let mut of_it = counts.iter().filter(|count| count.what == what);
+        of_it.any(|count| count.has_changed(last))
     };
     let mut columns: Vec<&str> = counts.iter().map(|count| count.what).collect();
     columns.dedup();
@@ -280,7 +279,7 @@ pub(crate) fn coverage(comparison: &Comparison, id: &str) -> Option<Markup> {
     })
 }
 
-/// What no leaf maps, as the figures name it.
+/// The bytes that no leaf maps, as the figures name them.
 const UNMAPPED: &str = "unmapped";
 
 fn legend_of_leaves(leaves: &[String]) -> Markup {

@@ -19,6 +19,12 @@ struct Change<'a> {
     last: Variant,
 }
 
+impl Change<'_> {
+    fn distance(&self) -> f64 {
+        self.count.distance(self.last)
+    }
+}
+
 /// The changes of a machine, largest first, and how many counts have none.
 #[derive(Default)]
 struct Changes<'a> {
@@ -45,9 +51,8 @@ impl<'a> Changes<'a> {
                 all.largest.push(Change { count, of, last });
             }
         }
-        let distance = |change: &Change<'_>| change.count.distance(change.last);
         all.largest
-            .sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+            .sort_by(|a, b| b.distance().total_cmp(&a.distance()));
         all
     }
 }
@@ -59,10 +64,7 @@ pub(crate) fn summary(machines: &BTreeMap<String, Vec<&Comparison>>) -> Markup {
     let firsts = all
         .iter()
         .filter_map(|(name, c)| Some((name, c.largest.first()?)));
-    let largest = firsts.max_by(|(_, a), (_, b)| {
-        let distance = |change: &Change<'_>| change.count.distance(change.last);
-        distance(a).total_cmp(&distance(b))
-    });
+    let largest = firsts.max_by(|(_, a), (_, b)| a.distance().total_cmp(&b.distance()));
     html! {
         @if let Some((name, change)) = largest { p.headline { (sentence(name, change)) } }
         p {

@@ -292,7 +292,7 @@ fn killed_at_any_point_it_leaves_the_file_as_it_is_and_metrics_whole() {
     let metrics = kept.folder.path().join("keep.prom");
     kept.configure(&format!("metrics = \"{}\"", metrics.display()));
     let before = fs::read(&kept.program).unwrap();
-    for calls in (0..).step_by(13) {
+    for calls in (kill::start()..).step_by(13) {
         kept.narrow();
         let mut keep = kept.keep(&["--once"]);
         let ended = killed_after(calls, keep.stderr(Stdio::null()), &[0, 3]);

@@ -4,8 +4,9 @@
 
 use super::arguments::{Run, RunArgs};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Args, Command, FromArgMatches, Id};
 use std::ffi::OsString;
+use std::sync::LazyLock;
 use wideleaf_jobs::registry;
 use wideleaf_lab::common::Common;
 use wideleaf_lab::job::{self, AnyJob};
@@ -86,7 +87,8 @@ pub fn of_job(job: &dyn AnyJob) -> Command {
     let command = RunArgs::augment_args(command).about(facts.about);
     command.mut_args(|arg| {
         let name = arg.get_id().as_str();
-        let seldom = of_each_job(&arg) && !OFTEN.contains(&name) || SELDOM.contains(&name);
+        let of_each_job = OF_EACH_JOB.contains(arg.get_id());
+        let seldom = of_each_job && !OFTEN.contains(&name) || SELDOM.contains(&name);
         arg.hide_short_help(seldom)
     })
 }
@@ -105,10 +107,15 @@ const OFTEN: [&str; 7] = [
 /// Options of some jobs that `-h` leaves out.
 const SELDOM: [&str; 2] = ["free_memory", "fragmented"];
 
-fn of_each_job(arg: &Arg) -> bool {
+/// The options of every job. Every command of `wideleaf` defines all jobs when it starts, so these
+/// are looked up once.
+static OF_EACH_JOB: LazyLock<Vec<Id>> = LazyLock::new(|| {
     let command = Common::augment_args(RunArgs::augment_args(Command::new("")));
-    command.get_arguments().any(|a| a.get_id() == arg.get_id())
-}
+    command
+        .get_arguments()
+        .map(|a| a.get_id().clone())
+        .collect()
+});
 
 fn examples(list: &[&str]) -> String {
     let lines = list
