@@ -3,9 +3,8 @@
 //! the CPU.
 
 use crate::plan::{Block, Key, Target, Why};
-use crate::{Other, Refusal, headroom, spare};
+use crate::{Other, Refusal, Source};
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use wideleaf_kit::events::{Event, Observer};
 
@@ -13,8 +12,6 @@ use wideleaf_kit::events::{Event, Observer};
 const TRIES: u32 = 4;
 /// Time for whoever keeps them busy.
 const BUSY: Duration = Duration::from_millis(10);
-/// Blocks that stay free after one was taken.
-const RESERVE: u64 = 2;
 
 /// What may be taken.
 pub struct Budget {
@@ -22,49 +19,41 @@ pub struct Budget {
     pub limit: u64,
     /// Bytes taken.
     pub taken: u64,
-    /// Bytes of a base page.
-    pub page: u64,
-    /// Bytes of a block.
-    pub pmd: u64,
-    /// Where the proc file system is.
-    pub proc: PathBuf,
+    /// Where it comes from.
+    pub source: Source,
     /// Blocks that became folios: to map them once more takes nothing.
     made: HashSet<Key>,
 }
 
 impl Budget {
     /// Nothing is taken yet of `limit` bytes.
-    pub fn new(limit: u64, page: u64, pmd: u64, proc: PathBuf) -> Self {
+    pub fn new(limit: u64, source: Source) -> Self {
         Self {
             limit,
             taken: 0,
-            page,
-            pmd,
-            proc,
+            source,
             made: HashSet::new(),
         }
     }
 
     /// Why a block must not be asked for, if so. Asking would make the kernel
-    /// reclaim, here and now.
+    /// reclaim, here and now, though nobody allowed it.
     fn forbids(&self, pid: u32, key: &Key) -> Option<Why> {
         if self.made.contains(key) {
             return None;
         }
-        if self.taken + self.pmd > self.limit {
+        if self.taken + self.source.pmd > self.limit {
             return Some(Why::Limit);
         }
-        let free = spare(&self.proc, self.page, self.pmd).map_or(0, |s| s.bytes());
-        if free < (1 + RESERVE) * self.pmd {
+        if !self.source.has_block() {
             return Some(Why::NoMemory);
         }
-        let left = headroom(&self.proc, "/sys/fs/cgroup".as_ref(), pid);
-        (left < (1 + RESERVE) * self.pmd).then_some(Why::NoHeadroom)
+        (!self.source.fits(pid)).then_some(Why::NoHeadroom)
     }
 
     fn took(&mut self, key: Key) {
         if self.made.insert(key) {
-            self.taken += self.pmd;
+            self.taken += self.source.pmd;
         }
     }
 }
@@ -89,7 +78,12 @@ pub fn act(targets: &mut [Target], budget: &mut Budget, observer: &dyn Observer)
                 if is_of_all(&why) {
                     over = Some(why.clone());
                 }
-                target.leave(block.address, block.address + budget.pmd, why, &block.name);
+                target.leave(
+                    block.address,
+                    block.address + budget.source.pmd,
+                    why,
+                    &block.name,
+                );
             }
             done += 1;
             observer.event(Event::Progress { done, total });
@@ -108,7 +102,7 @@ fn one(other: &Other, pid: u32, block: &Block, budget: &mut Budget) -> Option<Wh
     if let Some(why) = budget.forbids(pid, &block.key) {
         return Some(why);
     }
-    match gently(|| other.collapse(block.address, budget.pmd)) {
+    match gently(|| other.collapse(block.address, budget.source.pmd)) {
         Ok(()) => {
             budget.took(block.key.clone());
             None
@@ -140,9 +134,19 @@ pub(crate) fn gently(mut ask: impl FnMut() -> Result<(), Refusal>) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const PAGE: u64 = 4096;
     const PMD: u64 = 2 << 20;
+
+    fn source(proc: &Path) -> Source {
+        Source {
+            proc: proc.to_owned(),
+            page: PAGE,
+            pmd: PMD,
+            reclaim: false,
+        }
+    }
 
     /// What a machine with this many free pieces of 2M and this many free pages
     /// above the high watermark says of a block.
@@ -160,7 +164,7 @@ mod tests {
                 pages + 100
             ),
         );
-        let budget = Budget::new(limit, PAGE, PMD, proc.path().to_owned());
+        let budget = Budget::new(limit, source(proc.path()));
         budget.forbids(1, &Key::Anonymous(1, 0))
     }
 
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_block_that_another_process_made_is_mapped_whatever_is_left() {
-        let mut budget = Budget::new(PMD, PAGE, PMD, "/nowhere".into());
+        let mut budget = Budget::new(PMD, source("/nowhere".as_ref()));
         let key = Key::File("8:1".into(), 7, 0);
         assert_eq!(budget.forbids(1, &key), Some(Why::NoMemory));
         budget.took(key.clone());

@@ -34,5 +34,5 @@ pub use kernel::{TextOfFiles, text_of_files};
 pub use plan::{Block, Key, Left, Need, Target, Why, need};
 pub use probe::{probe, probe_shared_memory};
 pub use refusal::Refusal;
-pub use spare::{Spare, spare};
+pub use spare::{Source, Spare, make_blocks, spare};
 pub use targets::{again, targets};

@@ -77,7 +77,7 @@ impl Why {
             }
             Why::Limit => "left out: it would take more memory than --limit allows",
             Why::NoMemory => {
-                "left out: not enough free memory in whole blocks, others would have to wait for it"
+                "left out: not enough free memory in whole blocks, others would have to wait for it; --reclaim allows that"
             }
             Why::NoHeadroom => "left out: the memory control group of the process is full",
         }

@@ -2,10 +2,98 @@
 //! Memory that can be taken before the kernel has to reclaim or compact, which
 //! it would do in the one who asks, and at the cost of everybody: MADV_COLLAPSE
 //! allocates with GFP_TRANSHUGE, whatever /sys/kernel/mm/transparent_hugepage/
-//! defrag says (golang/go issue 63334).
+//! defrag says (golang/go issue 63334). Where page cache fills the machine there
+//! is none, so users may allow it.
 
+use crate::advise::own;
+use crate::headroom;
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
-use std::path::Path;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+/// Blocks that stay free after one was taken.
+const RESERVE: u64 = 2;
+
+/// Where memory for new folios comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Where the proc file system is.
+    pub proc: PathBuf,
+    /// Bytes of a base page.
+    pub page: u64,
+    /// Bytes of a block.
+    pub pmd: u64,
+    /// Others' page cache, too: the kernel may reclaim and compact.
+    pub reclaim: bool,
+}
+
+impl Source {
+    /// Bytes that may be taken.
+    ///
+    /// # Errors
+    ///
+    /// If a file of `proc` cannot be read.
+    pub fn bytes(&self) -> io::Result<u64> {
+        match self.reclaim {
+            false => Ok(spare(&self.proc, self.page, self.pmd)?.bytes()),
+            true => std::fs::read_to_string(self.proc.join("meminfo")).map(|text| available(&text)),
+        }
+    }
+
+    /// What `bytes` counts, in words.
+    pub fn counts(reclaim: bool) -> &'static str {
+        match reclaim {
+            true => "free or reclaimable",
+            false => "free in whole blocks",
+        }
+    }
+
+    /// Whether one more block may be taken.
+    pub fn has_block(&self) -> bool {
+        self.bytes().unwrap_or(0) >= (1 + RESERVE) * self.pmd
+    }
+
+    /// Whether the memory control groups of a process leave room for one more block.
+    pub fn fits(&self, pid: u32) -> bool {
+        headroom(&self.proc, "/sys/fs/cgroup".as_ref(), pid) >= (1 + RESERVE) * self.pmd
+    }
+}
+
+/// Has the kernel make `bytes` free in whole blocks of `pmd` bytes, as well as it can: readahead
+/// and tmpfs take smaller folios rather than wait, so the blocks are allocated here, by
+/// MADV_COLLAPSE, which waits for them, and freed.
+pub fn make_blocks(bytes: u64, pmd: u64) {
+    let Some(size) = NonZeroUsize::new((bytes.next_multiple_of(pmd) + pmd) as usize) else {
+        return;
+    };
+    let flags = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a new mapping, which nothing else knows.
+    let Ok(start) = (unsafe { mmap_anonymous(None, size, flags, MapFlags::MAP_PRIVATE) }) else {
+        return;
+    };
+    let first = (start.as_ptr() as u64).next_multiple_of(pmd);
+    for block in (first..first + bytes).step_by(pmd as usize) {
+        // SAFETY: the block is within the mapping, which lives until `munmap`.
+        unsafe {
+            let at = start.byte_add((block - start.as_ptr() as u64) as usize);
+            let _ = madvise(at, pmd as usize, MmapAdvise::MADV_HUGEPAGE);
+            at.cast::<u8>().write_volatile(1);
+        }
+        // Where the settings of huge pages did not give it at once.
+        let _ = own(block, pmd);
+    }
+    // SAFETY: what was mapped above; nothing points into it any more.
+    let _ = unsafe { munmap(start, size.get()) };
+}
+
+/// `MemAvailable:    1234 kB`, in bytes.
+fn available(text: &str) -> u64 {
+    let mut lines = text.lines();
+    let rest = lines.find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = rest.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) << 10
+}
 
 /// What is free, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,6 +206,33 @@ Node 0, zone   Normal
     #[test]
     fn a_zone_below_its_watermark_gives_nothing_and_takes_nothing() {
         assert_eq!(above(ZONES), 720_000 - 3400);
+    }
+
+    #[test]
+    fn with_reclaim_page_cache_counts_as_free() {
+        let proc = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| std::fs::write(proc.path().join(name), text).unwrap();
+        file("buddyinfo", "Node 0, zone Normal 9 9 9 9 9 9 9 9 9 2 0\n");
+        file("zoneinfo", ZONES);
+        file("meminfo", "MemFree: 1 kB\nMemAvailable:    6144 kB\n");
+        let mut source = Source {
+            proc: proc.path().to_owned(),
+            page: 4096,
+            pmd: 2 << 20,
+            reclaim: false,
+        };
+        assert_eq!(
+            (source.bytes().unwrap(), source.has_block()),
+            (4 << 20, false)
+        );
+        source.reclaim = true;
+        assert_eq!(
+            (source.bytes().unwrap(), source.has_block()),
+            (6 << 20, true)
+        );
+        source.proc = "/nowhere".into();
+        assert!(source.bytes().is_err() && !source.has_block());
+        assert_eq!(available("MemAvailable: much\n"), 0);
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Host {
         }
     }
 
+    /// Where a path of the machine is.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
     /// A file's text without the last newline; `None` if it cannot be read.
     pub(crate) fn read(&self, path: &str) -> Option<String> {
         let bytes = self.bytes(path)?;
@@ -40,14 +45,14 @@ impl Host {
     pub(crate) fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         use std::io::Read;
         let mut bytes = Vec::new();
-        let file = std::fs::File::open(self.root.join(path.trim_start_matches('/'))).ok()?;
+        let file = std::fs::File::open(self.path(path)).ok()?;
         file.take(16 << 20).read_to_end(&mut bytes).ok()?;
         Some(bytes)
     }
 
     /// The names in a folder, sorted; empty if there is none.
     pub(crate) fn list(&self, path: &str) -> Vec<String> {
-        let folder = std::fs::read_dir(self.root.join(path.trim_start_matches('/')));
+        let folder = std::fs::read_dir(self.path(path));
         let mut names: Vec<String> = folder
             .into_iter()
             .flatten()

@@ -14,6 +14,7 @@ mod kernel;
 mod linear;
 mod link;
 mod means;
+mod memory;
 #[cfg(test)]
 mod tests;
 mod thp;
@@ -38,6 +39,7 @@ pub fn examine(host: &Host, cpu: &Cpu) -> Vec<Check> {
     let trials = filesystems::trials(host);
     checks.extend(collapse::checks(host, &release, &config, &trials));
     checks.push(means::check(host, &release, &trials));
+    checks.push(memory::check(host));
     checks.extend(toolchain::checks(host));
     checks.push(linear::map(host));
     checks

@@ -53,6 +53,30 @@ fn an_empty_machine_is_unknown_not_good() {
 }
 
 #[test]
+fn memory_that_only_page_cache_has_is_named_with_the_way_to_it() {
+    let machine = |blocks: u64| {
+        let buddy = format!("Node 0, zone Normal 0 0 0 0 0 0 0 0 0 {blocks} 0\n");
+        let zones = "Node 0, zone   Normal\n  pages free 100000\n        high     100\n";
+        let files = [
+            (&*format!("{THP}/hpage_pmd_size"), "2097152\n"),
+            ("proc/buddyinfo", &*buddy),
+            ("proc/zoneinfo", zones),
+            ("proc/meminfo", "MemAvailable:  2097152 kB\n"),
+        ];
+        let checks = examined(&files, &[]);
+        let check = find(&checks, "memory");
+        (check.status, check.found.clone())
+    };
+    let (status, found) = machine(2);
+    assert_eq!(status, Status::Improve);
+    assert_eq!(
+        found,
+        "4M free in blocks of 2M, 2G with page cache that the kernel can reclaim"
+    );
+    assert_eq!(machine(64).0, Status::Note);
+}
+
+#[test]
 fn the_linear_map_is_told_widest_share_first() {
     let meminfo = "DirectMap4k:  1024 kB\nDirectMap2M:  3072 kB\nDirectMap1G:  0 kB\n";
     let vmstat = "direct_map_level2_splits 7\ndirect_map_level3_splits 0\n";
@@ -146,8 +170,9 @@ fn a_modern_machine_is_good() {
         .iter()
         .filter(|c| matches!(c.status, Status::Improve | Status::Unknown))
         .collect();
-    // The only thing not there is khugepaged's folder.
-    assert!(bad.iter().all(|c| c.id == "khugepaged"), "{bad:?}");
+    // The only things not there: khugepaged's folder, and files of memory.
+    let known = |c: &&Check| matches!(c.id, "khugepaged" | "memory");
+    assert!(bad.iter().all(known), "{bad:?}");
     assert_eq!(find(&checks, "read-only-thp").status, Status::Note);
 }
 

@@ -167,6 +167,9 @@ fn one(
         return Some((why, 0));
     }
     let start = Instant::now();
+    if reads {
+        budget.before(sizes);
+    }
     let made = make(&plan.text, offset, found, budget.limits.evict, sizes);
     if reads {
         budget.after(sizes.pmd, made.left.is_none(), start.elapsed());

@@ -125,7 +125,7 @@ impl Why {
             Why::ReadLimit => "left out: it would read more than --read allows",
             Why::Time => "left out: the time that --time allows is over",
             Why::NoMemory => {
-                "left out: not enough free memory in whole blocks, others would have to wait for it"
+                "left out: not enough free memory in whole blocks, others would have to wait for it; --reclaim allows that"
             }
             Why::NoHeadroom => {
                 "left out: the memory control group of this command is full, to which the folios \

@@ -4,10 +4,7 @@
 use crate::{Geometry, Why};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use wideleaf_collapse::{headroom, spare};
-
-/// Blocks that stay free after one was taken.
-const RESERVE: u64 = 2;
+use wideleaf_collapse::{Source, make_blocks};
 
 /// Limits as they were asked for.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +23,8 @@ pub struct Limits {
     pub all_or_none: bool,
     /// Whether others get as much time as each block took.
     pub gently: bool,
+    /// Whether the kernel may reclaim and compact for it.
+    pub reclaim: bool,
 }
 
 /// The limits, and how much of them is used.
@@ -68,12 +67,27 @@ impl Budget {
         if self.limits.read.is_some_and(|limit| over(self.read, limit)) {
             return Some(Why::ReadLimit);
         }
-        let needed = (1 + RESERVE) * sizes.pmd;
-        if spare(&self.proc, sizes.page, sizes.pmd).map_or(0, |s| s.bytes()) < needed {
+        let source = self.source(sizes);
+        if !source.has_block() {
             return Some(Why::NoMemory);
         }
-        let left = headroom(&self.proc, "/sys/fs/cgroup".as_ref(), std::process::id());
-        (left < needed).then_some(Why::NoHeadroom)
+        (!source.fits(std::process::id())).then_some(Why::NoHeadroom)
+    }
+
+    fn source(&self, sizes: &Geometry) -> Source {
+        Source {
+            proc: self.proc.clone(),
+            page: sizes.page,
+            pmd: sizes.pmd,
+            reclaim: self.limits.reclaim,
+        }
+    }
+
+    /// A block is read next. Readahead takes smaller folios rather than reclaim for a large one.
+    pub(crate) fn before(&self, sizes: &Geometry) {
+        if self.limits.reclaim {
+            make_blocks(sizes.pmd, sizes.pmd);
+        }
     }
 
     /// A block was read; `took` is how long that was. Waits until the next may be.
@@ -117,6 +131,7 @@ mod tests {
             evict: true,
             all_or_none: false,
             gently: false,
+            reclaim: false,
         }
     }
 

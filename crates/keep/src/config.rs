@@ -52,6 +52,8 @@ pub struct Config {
     /// Bytes of new folios that a pass may take; if none, a quarter of what is free.
     #[serde(deserialize_with = "size")]
     pub limit: Option<u64>,
+    /// Whether the kernel may reclaim and compact for them.
+    pub reclaim: bool,
     /// Bytes that may be read in a second; if none, as many as half of the time allows.
     #[serde(deserialize_with = "size")]
     pub rate: Option<u64>,
@@ -71,6 +73,7 @@ impl Default for Config {
             means: vec![Means::Fill, Means::Collapse],
             interval: 60,
             limit: None,
+            reclaim: false,
             rate: None,
             metrics: None,
         }
@@ -184,6 +187,9 @@ impl Config {
         }
         line("means", list(&means));
         line("interval", self.interval.to_string());
+        if self.reclaim {
+            line("reclaim", "true".into());
+        }
         for (key, size) in [("limit", self.limit), ("rate", self.rate)] {
             if let Some(size) = size {
                 line(key, quoted(&short(size)));
@@ -207,9 +213,9 @@ mod tests {
 
     #[test]
     fn a_file_is_read_and_written_without_loss() {
-        let text = "programs = [\"/usr/bin/node\"]\nlibs = true\nlimit = \"512M\"\nmeans = [\"fill\", \"stage\"]\n";
+        let text = "programs = [\"/usr/bin/node\"]\nlibs = true\nlimit = \"512M\"\nreclaim = true\nmeans = [\"fill\", \"stage\"]\n";
         let config = Config::parse(text).unwrap();
-        assert_eq!(config.limit, Some(512 << 20));
+        assert_eq!((config.limit, config.reclaim), (Some(512 << 20), true));
         assert_eq!(config.means, [Means::Fill, Means::Stage]);
         assert_eq!((config.interval, config.rate), (60, None));
         assert_eq!(Config::parse(&config.text()).unwrap(), config);

@@ -3,7 +3,7 @@
 
 use crate::{Config, InVain, Means};
 use std::path::{Path, PathBuf};
-use wideleaf_collapse::{TextOfFiles, spare, targets, text_of_files};
+use wideleaf_collapse::{Source, TextOfFiles, targets, text_of_files};
 use wideleaf_containers::{Containers, Wanted};
 use wideleaf_fill::{
     Budget, Filled, Geometry, Left, Limits, Plan, Text, Texts, Why, act, look, of_processes,
@@ -54,8 +54,13 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
         .into_iter()
         .filter(|text| !text.blocks.is_empty());
     let mut plans: Vec<Plan> = plans.map(|text| look(text, &sizes)).collect();
-    let free = spare("/proc".as_ref(), sizes.page, sizes.pmd).map_or(0, |spare| spare.bytes());
-    let limit = config.limit.unwrap_or(free / 4);
+    let source = Source {
+        proc: "/proc".into(),
+        page: sizes.page,
+        pmd: sizes.pmd,
+        reclaim: config.reclaim,
+    };
+    let limit = config.limit.unwrap_or(source.bytes().unwrap_or(0) / 4);
     let mut budget = Budget::new(Limits {
         memory: match config.means.contains(&Means::Fill) {
             true => limit,
@@ -67,11 +72,12 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
         evict: true,
         all_or_none: false,
         gently: true,
+        reclaim: config.reclaim,
     });
     let mut filled = fill(&plans, &mut budget, &sizes, in_vain);
     if config.means.contains(&Means::Collapse) {
         let left = limit.saturating_sub(budget.taken);
-        let taken = collapse(running, &plans, &filled, left);
+        let taken = collapse(running, &plans, &filled, left, source);
         if taken > 0 {
             done.push(format!("collapse made {taken} bytes of text wide"));
             let again = plans.into_iter().zip(&mut filled);
@@ -264,7 +270,13 @@ fn of_running(
 
 /// Blocks that processes use are collapsed where they are, if this kernel does that: each kernel does
 /// for files of a tmpfs. Returns how many bytes of text have become wide.
-fn collapse(running: Vec<Select>, plans: &[Plan], filled: &[Filled], limit: u64) -> u64 {
+fn collapse(
+    running: Vec<Select>,
+    plans: &[Plan],
+    filled: &[Filled],
+    limit: u64,
+    source: Source,
+) -> u64 {
     let of_files = text_of_files() != TextOfFiles::None;
     let used = plans.iter().zip(filled).filter(|(_, filled)| {
         let mut left = filled.left.iter();
@@ -279,8 +291,7 @@ fn collapse(running: Vec<Select>, plans: &[Plan], filled: &[Filled], limit: u64)
     let Ok(mut machine) = Machinery::new("/proc".as_ref(), None) else {
         return 0;
     };
-    let (page, pmd) = (machine.page, machine.pmd);
-    let mut budget = wideleaf_collapse::Budget::new(limit, page, pmd, "/proc".into());
+    let mut budget = wideleaf_collapse::Budget::new(limit, source);
     for whom in whom {
         let Ok((mut targets, _)) = targets(&mut machine, None, &whom) else {
             continue;

@@ -109,7 +109,7 @@ pub enum Unfit {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The copies are larger than what may be taken.
-    #[error("copies would take {}, the limit is {}", bytes(*take, false), bytes(*limit, false))]
+    #[error("copies would take {}, the limit is {}; --limit and --reclaim raise it", bytes(*take, false), bytes(*limit, false))]
     TooLarge {
         /// Bytes that they would take.
         take: u64,
@@ -117,7 +117,7 @@ pub enum Refused {
         limit: u64,
     },
     /// Not even one block may be taken.
-    #[error("the limit allows no block")]
+    #[error("the limit allows no block; --limit and --reclaim raise it")]
     NoRoom,
     /// No leaf could map a folio of the file.
     #[error("address and offset of its text are not congruent, or it has no whole block")]

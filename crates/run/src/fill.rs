@@ -14,12 +14,13 @@ pub struct Filled {
     pub read: u64,
 }
 
-/// Fills all whole blocks of the text of `images`, taking `limit` bytes of memory at most.
+/// Fills all whole blocks of the text of `images`, taking `limit` bytes of memory at most, and
+/// page cache for it if `reclaim`.
 ///
 /// # Errors
 ///
 /// If that reaches less than copies would: nothing was dropped then, if that could be seen before.
-pub fn fill(images: &[Image], limit: u64) -> Result<Filled, Refused> {
+pub fn fill(images: &[Image], limit: u64, reclaim: bool) -> Result<Filled, Refused> {
     let sizes = Geometry::here().map_err(|error| Refused::Prepare(error.to_string()))?;
     let plans: Result<Vec<Plan>, Refused> = images.iter().map(|i| plan(i, &sizes)).collect();
     let plans = plans?;
@@ -31,6 +32,7 @@ pub fn fill(images: &[Image], limit: u64) -> Result<Filled, Refused> {
         evict: true,
         all_or_none: true,
         gently: false,
+        reclaim,
     });
     let filled = act(
         &plans,

@@ -24,7 +24,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use wideleaf_align::copy;
-use wideleaf_collapse::Blocks;
+use wideleaf_collapse::{Blocks, make_blocks};
 use wideleaf_procmap::{Reader, Scope, Select};
 
 /// Where the tmpfs is while it is filled: any folder will do, as nobody else
@@ -38,6 +38,8 @@ pub struct Sizes {
     pub pmd: u64,
     /// What the copies may take.
     pub limit: u64,
+    /// Whether the kernel may reclaim and compact for them.
+    pub reclaim: bool,
 }
 
 /// What came of it.
@@ -212,6 +214,10 @@ fn prepare(images: &[Image], sizes: Sizes) -> Result<(u64, bool), Refused> {
         Some(options.as_str()),
     )
     .map_err(Refused::call("cannot mount a tmpfs with huge=always"))?;
+    if sizes.reclaim {
+        let take = images.iter().map(|i| i.size.next_multiple_of(sizes.pmd));
+        make_blocks(take.sum(), sizes.pmd);
+    }
     let mut wide = 0;
     for (number, (image, original)) in images.iter().zip(&originals).enumerate() {
         let copy = place.join(number.to_string());

@@ -8,7 +8,7 @@ use nix::sys::time::TimeVal;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
-use wideleaf_collapse::{headroom, spare};
+use wideleaf_collapse::{Source, headroom};
 use wideleaf_stage::Copies;
 
 /// What is to be started, and how.
@@ -24,6 +24,8 @@ pub struct Request<'a> {
     pub means: &'a [Means],
     /// Bytes of memory that may be taken; if none, a quarter of what is free.
     pub limit: Option<u64>,
+    /// Whether the kernel may reclaim and compact for it.
+    pub reclaim: bool,
 }
 
 /// What was done.
@@ -96,7 +98,8 @@ pub fn widen(request: &Request) -> Result<Done, Error> {
     let sizes = namespace::Sizes {
         page,
         pmd,
-        limit: limit(request.limit, page, pmd),
+        limit: limit(request, page, pmd),
+        reclaim: request.reclaim,
     };
     let means = match request.means.is_empty() {
         true => &Means::USUAL[..],
@@ -114,15 +117,16 @@ pub fn widen(request: &Request) -> Result<Done, Error> {
 
 /// What may be taken. Beyond what is free the kernel kills in the control group, and not only what
 /// fills the copies.
-fn limit(asked: Option<u64>, page: u64, pmd: u64) -> u64 {
-    let proc = Path::new("/proc");
-    let free = spare(proc, page, pmd).map_or(0, |s| s.bytes());
-    let free = free.min(headroom(
-        proc,
-        "/sys/fs/cgroup".as_ref(),
-        std::process::id(),
-    ));
-    asked.unwrap_or(free / 4).min(free)
+fn limit(request: &Request, page: u64, pmd: u64) -> u64 {
+    let source = Source {
+        proc: "/proc".into(),
+        page,
+        pmd,
+        reclaim: request.reclaim,
+    };
+    let left = headroom(&source.proc, "/sys/fs/cgroup".as_ref(), std::process::id());
+    let free = source.bytes().unwrap_or(0).min(left);
+    request.limit.unwrap_or(free / 4).min(free)
 }
 
 fn by(
@@ -144,7 +148,7 @@ fn by(
     };
     match means {
         Means::Fill => {
-            let filled = fill::fill(images, sizes.limit)?;
+            let filled = fill::fill(images, sizes.limit, sizes.reclaim)?;
             Ok(wide(By::Filled { read: filled.read }, filled.wide))
         }
         Means::Namespace => {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use wideleaf_collapse::{Budget, Left, Need, Target, act, again, need, spare, targets};
+use wideleaf_collapse::{Budget, Left, Need, Source, Target, act, again, need, targets};
 use wideleaf_kit::events::Event;
 use wideleaf_kit::size::bytes;
 use wideleaf_kit::size::{parse, short};
@@ -55,6 +55,10 @@ pub struct Args {
     /// is free in whole blocks]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     limit: Option<u64>,
+    /// Have the kernel reclaim page cache and compact memory for it, too: nothing is free in
+    /// whole blocks where page cache fills the machine
+    #[arg(long)]
+    reclaim: bool,
     /// Only tell what would be done and what it would take
     #[arg(long)]
     dry_run: bool,
@@ -96,18 +100,22 @@ pub fn run(args: Args) -> Result<ExitCode> {
         tell!("wideleaf: collapse: no process matched, or none could be read");
         return Ok(ExitCode::FAILURE);
     }
-    let free = spare(&args.machine.proc, machine.page, machine.pmd)
-        .with_context(|| {
-            format!(
-                "cannot tell how much memory is free, from {}",
-                args.machine.proc.display()
-            )
-        })?
-        .bytes();
+    let source = Source {
+        proc: args.machine.proc.clone(),
+        page: machine.page,
+        pmd: machine.pmd,
+        reclaim: args.reclaim,
+    };
+    let free = source.bytes().with_context(|| {
+        format!(
+            "cannot tell how much memory is free, from {}",
+            args.machine.proc.display()
+        )
+    })?;
     let limit = args.limit.unwrap_or(free / 4);
     let need = need(&targets, machine.pmd);
     announce(&args, &machine, need, free, limit);
-    let mut budget = Budget::new(limit, machine.page, machine.pmd, args.machine.proc.clone());
+    let mut budget = Budget::new(limit, source);
     if !args.dry_run {
         collapse(&mut targets, &mut budget);
     }
@@ -153,11 +161,12 @@ fn announce(args: &Args, machine: &Machinery, need: Need, free: u64, limit: u64)
     let size = |n| bytes(n, args.bytes);
     tell!(
         "wideleaf: collapse: {} blocks of {} to ask for: {} of memory in new folios, at most {} more than now; \
-         free in whole blocks {}, limit {}",
+         {} {}, limit {}",
         need.blocks,
         short(machine.pmd),
         size(need.take),
         size(need.more),
+        Source::counts(args.reclaim),
         size(free),
         size(limit)
     );

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
-use wideleaf_collapse::spare;
+use wideleaf_collapse::Source;
 use wideleaf_fill::{Budget, Filled, Geometry, Left, Limits, Plan, Texts, act, look, of_processes};
 use wideleaf_kit::events::Event;
 use wideleaf_kit::size::{bytes, parse, short};
@@ -68,6 +68,10 @@ pub struct Args {
     /// is free in whole blocks]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     limit: Option<u64>,
+    /// Have the kernel reclaim page cache and compact memory for it, too: nothing is free in
+    /// whole blocks where page cache fills the machine
+    #[arg(long)]
+    reclaim: bool,
     /// Read no more than this
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     read: Option<u64>,
@@ -236,9 +240,15 @@ struct FileOutcome {
 
 fn outcome(args: &Args, plans: Vec<Plan>, sizes: &Geometry) -> Result<Outcome> {
     let evict = !args.no_evict;
-    let free = spare("/proc".as_ref(), sizes.page, sizes.pmd)
-        .context("cannot tell how much memory is free, from /proc")?
-        .bytes();
+    let source = Source {
+        proc: "/proc".into(),
+        page: sizes.page,
+        pmd: sizes.pmd,
+        reclaim: args.reclaim,
+    };
+    let free = source
+        .bytes()
+        .context("cannot tell how much memory is free, from /proc")?;
     let limit = args.limit.unwrap_or(free / 4);
     let need = plans.iter().map(|plan| plan.need(sizes.pmd, evict));
     let need = need.fold((0, 0), |sum, need| (sum.0 + need.0, sum.1 + need.1));
@@ -251,6 +261,7 @@ fn outcome(args: &Args, plans: Vec<Plan>, sizes: &Geometry) -> Result<Outcome> {
         evict,
         all_or_none: false,
         gently: true,
+        reclaim: args.reclaim,
     });
     let filled = match args.dry_run {
         true => plans.iter().map(|_| None).collect(),
@@ -290,11 +301,12 @@ fn announce(args: &Args, sizes: &Geometry, need: (u64, u64), free: u64, limit: u
     let size = |n| bytes(n, args.bytes);
     tell!(
         "wideleaf: fill: {} blocks of {} to read, {}; cached in smaller folios, to be dropped first: {}; \
-         free in whole blocks {}, limit {}",
+         {} {}, limit {}",
         need.0 / sizes.pmd,
         short(sizes.pmd),
         size(need.0),
         size(need.1),
+        Source::counts(args.reclaim),
         size(free),
         size(limit)
     );

@@ -28,6 +28,7 @@ The file is TOML. All but one of programs to pods may be left out:
   means = [\"fill\", \"collapse\"]         and \"stage\", for programs
   interval = 60                        seconds between passes
   limit = \"512M\"                       new folios in a pass
+  reclaim = true                       page cache may go for them
   rate = \"50M\"                         read in a second
   metrics = \"/var/lib/prometheus/node-exporter/wideleaf-keep.prom\"
 

@@ -63,6 +63,10 @@ pub struct Args {
     /// machine and in its control groups]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     limit: Option<u64>,
+    /// Have the kernel reclaim page cache and compact memory for it, too: nothing is free in
+    /// whole blocks where page cache fills the machine
+    #[arg(long)]
+    reclaim: bool,
     /// Say on standard error which means was taken and what it covers
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -98,6 +102,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         libs: args.libs,
         means: &args.means,
         limit: args.limit,
+        reclaim: args.reclaim,
     };
     let lookout = args.libs.then(|| lookout(&args)).flatten();
     match widen(&request) {

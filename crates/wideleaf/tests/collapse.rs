@@ -95,7 +95,7 @@ fn shared_memory() -> File {
 
 fn collapse(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_wideleaf"))
-        .args(["collapse", "--cpu", "none"])
+        .args(["collapse", "--reclaim", "--cpu", "none"])
         .args(args)
         .output()
         .unwrap()

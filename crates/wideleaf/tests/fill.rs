@@ -88,7 +88,7 @@ impl Program {
 
 fn fill(options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wideleaf"));
-    command.arg("fill").args(options);
+    command.args(["fill", "--reclaim"]).args(options);
     command
 }
 

@@ -61,7 +61,7 @@ impl Kept {
 
     fn configure(&self, more: &str) {
         let text = format!(
-            "programs = [\"{}\"]\nlimit = \"64M\"\n{more}\n",
+            "programs = [\"{}\"]\nlimit = \"64M\"\nreclaim = true\n{more}\n",
             self.program.display()
         );
         fs::write(self.config(), text).unwrap();
@@ -177,7 +177,7 @@ fn in_namespace(program: &str, means: &str, script: &str) -> Option<String> {
     wide::compile(folder.path(), "kept-program", &linked);
     let program = folder.path().join(program);
     let config = format!(
-        "programs = [\"{}\"]\nmeans = [\"{means}\"]\nlimit = \"64M\"\n",
+        "programs = [\"{}\"]\nmeans = [\"{means}\"]\nlimit = \"64M\"\nreclaim = true\n",
         program.display()
     );
     fs::write(folder.path().join("keep.toml"), config).unwrap();

@@ -32,7 +32,8 @@ const WIDELEAF: &str = env!("CARGO_BIN_EXE_wideleaf");
 /// `wideleaf run OPTIONS -- COMMAND`.
 fn under(options: &[&str], command: &[&str]) -> Command {
     let mut run = Command::new(WIDELEAF);
-    run.arg("run").args(options).arg("--").args(command);
+    run.args(["run", "--reclaim"]);
+    run.args(options).arg("--").args(command);
     run
 }
 
@@ -267,7 +268,14 @@ fn touches_wide(user: Option<u32>, offset: u64) {
     let before = fs::read_to_string("/proc/self/mounts").unwrap();
     let program = Reachable::new();
     let mut run = program.command();
-    run.args(["run", "--verbose", "--means", "namespace", "--"]);
+    run.args([
+        "run",
+        "--reclaim",
+        "--verbose",
+        "--means",
+        "namespace",
+        "--",
+    ]);
     run.arg(&path);
     run.stderr(Stdio::piped()).current_dir("/usr");
     if let Some(user) = user {
@@ -693,6 +701,7 @@ fn where_namespaces_are_forbidden_it_runs_as_it_is() {
         "sh",
         WIDELEAF,
         "run",
+        "--reclaim",
         "--means",
         "namespace",
         path,

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Memory for copies, on a machine that has done much else.
 
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
-use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Once;
 
-const BLOCK: usize = 2 << 20;
-const SIZE: NonZeroUsize = NonZeroUsize::new(128 * BLOCK).unwrap();
+const BLOCK: u64 = 2 << 20;
+const SIZE: u64 = 256 * BLOCK;
 
-/// Has the kernel free memory in whole blocks: copies take a quarter of what is free so, and page
-/// cache alone leaves none.
+/// Has the kernel free memory in whole blocks, once for all tests of a file: page cache that fills
+/// the machine leaves none, and MADV_COLLAPSE then fails now and then, too. Only root can do more
+/// than ask. The last step takes clean page cache from everybody, who read it again.
 pub fn make() {
-    let spare = wideleaf_collapse::spare(Path::new("/proc"), 4096, BLOCK as u64);
-    if spare.is_ok_and(|spare| spare.bytes() >= 2 * SIZE.get() as u64) {
-        return;
-    }
-    // Free pages become blocks, and nobody loses any. Only root may ask for it.
-    let _ = std::fs::write("/proc/sys/vm/compact_memory", "1");
-    let all = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new mapping, which nothing else knows; it is written to within its size, and
-    // unmapped.
-    unsafe {
-        let start = mmap_anonymous(None, SIZE, all, MapFlags::MAP_PRIVATE).unwrap();
-        let _ = madvise(start, SIZE.get(), MmapAdvise::MADV_HUGEPAGE);
-        for at in (0..SIZE.get()).step_by(BLOCK) {
-            start.cast::<u8>().add(at).write_volatile(1);
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let set = |name: &str| drop(std::fs::write(Path::new("/proc/sys/vm").join(name), "1"));
+        let steps: [&dyn Fn(); 3] = [
+            &|| wideleaf_collapse::make_blocks(SIZE, BLOCK),
+            &|| set("compact_memory"),
+            &|| set("drop_caches"),
+        ];
+        for step in steps {
+            let spare = wideleaf_collapse::spare(Path::new("/proc"), 4096, BLOCK);
+            if spare.is_ok_and(|spare| spare.bytes() >= SIZE) {
+                return;
+            }
+            step();
         }
-        munmap(start, SIZE.get()).unwrap();
-    }
+    });
 }
