@@ -10,14 +10,17 @@ mod kill;
 mod room;
 #[path = "common/text.rs"]
 mod text;
+#[path = "common/wide.rs"]
+mod wide;
 
 use image::{ET_EXEC, Image, R, X, load};
 use kill::killed_after;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use text::text;
 use wideleaf_fill::{Geometry, Text, narrow};
 
@@ -207,6 +210,80 @@ fn the_files_of_a_process_are_found() {
     let gone = fill(&["--pid", "4000000"]).output().unwrap();
     assert_eq!(gone.status.code(), Some(1));
     assert!(text(&gone.stderr).contains("4000000: no such process"));
+}
+
+/// A process, for as long as the value lives.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+/// A control group, for as long as the value lives and has no process.
+struct Group(PathBuf);
+
+impl Group {
+    /// With this process in it; None where there is no cgroup2 or this user may not write to it.
+    fn of(pid: u32) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut fields = mounts.lines().map(|line| line.split(' ').skip(1));
+        let mounted = fields.find_map(|mut line| {
+            let at = line.next()?;
+            (line.next()? == "cgroup2").then_some(at)
+        });
+        let folder = Path::new(mounted?).join(format!("wideleaf-fill-{pid}"));
+        fs::create_dir(&folder).ok()?;
+        let group = Self(folder);
+        fs::write(group.0.join("cgroup.procs"), pid.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_control_group_means_the_files_of_its_processes_and_no_others() {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let aligned = ["-no-pie", "-Wl,-z,max-page-size=0x200000"];
+    let start = |name: &str| {
+        wide::compile(folder.path(), name, &aligned);
+        let mut command = Command::new(folder.path().join(name));
+        let mut child = command.arg("ever").stdout(Stdio::piped()).spawn().unwrap();
+        // It has touched its text.
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut String::new()).unwrap();
+        Running(child)
+    };
+    let (inside, _outside) = (start("inside"), start("outside"));
+    let group = Group::of(inside.0.id());
+    if group.is_none() {
+        eprintln!("SKIPPED: no cgroup2 that this user may write to");
+        return;
+    }
+    let groups = fs::read_to_string(format!("/proc/{}/cgroup", inside.0.id())).unwrap();
+    let name = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let run = fill(&["--dry-run", "--json", "--cgroup", name.unwrap()]).output();
+    // The group can be removed once its process has ended.
+    drop(inside);
+    let output = run.unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+    let has = |name: &str| {
+        let path = folder.path().join(name).display().to_string();
+        let mut files = json["files"].as_array().unwrap().iter();
+        files.any(|file| file["path"] == path)
+    };
+    assert!(has("inside") && !has("outside"), "{json}");
+    assert!(
+        reasons(&json).iter().all(|left| left.1 == "in-use"),
+        "{json}"
+    );
 }
 
 #[test]
