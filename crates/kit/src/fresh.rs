@@ -97,6 +97,8 @@ impl Drop for Fresh {
         if self.named {
             let _ = fs::remove_file(&self.temporary);
         }
+        // Closing alone leaves the lock to a child that another thread has forked meanwhile.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -183,6 +185,19 @@ fn remove_stale(folder: &Path, stem: &str) {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn a_file_with_its_name_is_not_locked_whoever_has_it_open_still() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("file");
+        let fresh = Fresh::beside(&target).unwrap();
+        // As a child has it between fork(2) and execve(2).
+        let child = fresh.file.try_clone().unwrap();
+        let lock = FlockOperation::NonBlockingLockExclusive;
+        fresh.replace(&target).unwrap();
+        rustix::fs::flock(File::open(&target).unwrap(), lock).unwrap();
+        drop(child);
+    }
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
