@@ -49,10 +49,12 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
     let sizes = Geometry::here()?;
     let (mut done, mut notes) = (Vec::new(), Vec::new());
     let (texts, running) = texts(config, &sizes, &mut notes);
+    // Text that is not congruent has no other means than an aligned copy.
+    let stages = config.means.contains(&Means::Stage);
     let plans = texts
         .texts
         .into_iter()
-        .filter(|text| !text.blocks.is_empty());
+        .filter(|text| !text.blocks.is_empty() || stages && !text.odd.is_empty());
     let mut plans: Vec<Plan> = plans.map(|text| look(text, &sizes)).collect();
     let source = Source {
         proc: "/proc".into(),
@@ -100,7 +102,7 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
     }
     let files = plans.iter().zip(&filled).map(|(plan, filled)| Kept {
         name: plan.text.name.clone(),
-        blocks: plan.text.blocks.len() as u64 * sizes.pmd,
+        blocks: (plan.text.blocks.len() + plan.text.odd.len()) as u64 * sizes.pmd,
         wide: filled.wide,
         read: filled.read,
         why: filled.left.first().map(|left| left.why),
@@ -301,8 +303,8 @@ fn collapse(
     budget.taken
 }
 
-/// Programs whose file system has no wide folios get copies; those that are not wide for any other
-/// reason, too, if there is no other means. Returns which have one now.
+/// Programs whose file system has no wide folios, or whose text is not congruent, get copies; those
+/// that are not wide for any other reason, too, if there is no other means. Returns which have one now.
 fn stage(
     config: &Config,
     plans: &[Plan],
@@ -312,7 +314,7 @@ fn stage(
     let alone = config.means.iter().all(|means| *means == Means::Stage);
     let hopeless = plans.iter().zip(filled).filter(|(_, filled)| {
         let mut left = filled.left.iter();
-        left.any(|left| alone || left.why == Why::NoFolio)
+        left.any(|left| alone || matches!(left.why, Why::NoFolio | Why::NotCongruent))
     });
     let names = hopeless.map(|(plan, _)| plan.text.name.clone());
     let programs: Vec<PathBuf> = names

@@ -265,6 +265,31 @@ cmp kept-program before && echo unchanged
     }
 }
 
+#[test]
+fn a_program_that_is_not_congruent_gets_an_aligned_copy() {
+    let script = r#"
+gcc -O1 -no-pie -Wl,-z,separate-code,-z,max-page-size=4096,-Ttext-segment=0x555000 -o odd wide.c
+mount -t tmpfs none /run
+sed -i 's/kept-program/odd/' keep.toml
+keep
+./odd
+"$W" unstage --all
+sed -i 's/"stage"/"fill"/' keep.toml
+echo again
+keep
+"#;
+    let Some(said) = in_namespace("kept-program", "stage", script) else {
+        return;
+    };
+    let (staged, filled) = said.split_once("again\n").unwrap();
+    assert!(staged.contains("/odd: staged"), "{said}");
+    assert!(
+        staged.contains("4M of 4M wide") && staged.contains("pmd 4096 kB"),
+        "{said}"
+    );
+    assert!(!filled.contains("staged"), "{said}");
+}
+
 /// By the prctl that systemd makes for `MemoryTHP=disable` and `madvise`.
 #[test]
 fn disabled_huge_pages_keep_wide_text_away_and_madvise_does_not() {
