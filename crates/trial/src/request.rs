@@ -20,6 +20,8 @@ pub struct Request<'a> {
     pub runs: u32,
     /// Whether plain runs find base pages in the page cache, not what happens to be there.
     pub base_pages: bool,
+    /// Whether the kernel may reclaim and compact for wide text.
+    pub reclaim: bool,
     /// Whether a command may fail.
     pub failing: bool,
     /// The program that has the command `run`.

@@ -42,6 +42,7 @@ impl Way {
                 };
                 run.args(["run", loud, "--means", means.name()]);
                 run.args(request.libs.then_some("--libs"));
+                run.args(request.reclaim.then_some("--reclaim"));
                 for file in request.with {
                     run.arg("--with").arg(file);
                 }
@@ -129,6 +130,36 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_reach_run_and_the_plain_side_has_none() {
+        let command = ["prog".into(), "-x".into()];
+        let request = Request {
+            command: &command,
+            with: &["cc1".into()],
+            libs: true,
+            means: &[Means::Fill],
+            runs: 2,
+            base_pages: false,
+            reclaim: true,
+            failing: false,
+            starter: "/wideleaf".as_ref(),
+        };
+        let words = |way: Way| {
+            let command = way.command(&request, None).unwrap();
+            let args = command.get_args().map(|arg| arg.to_str().unwrap());
+            format!(
+                "{} {}",
+                command.get_program().display(),
+                args.collect::<Vec<_>>().join(" ")
+            )
+        };
+        assert_eq!(words(Way::Plain), "prog -x");
+        assert_eq!(
+            words(Way::By(Means::Fill)),
+            "/wideleaf run --quiet --means fill --libs --reclaim --with cc1 -- prog -x"
+        );
+    }
 
     #[test]
     fn why_a_means_did_nothing_is_read_from_what_run_says() {

@@ -200,6 +200,7 @@ mod tests {
             means: &[Means::Fill],
             runs: 3,
             base_pages: false,
+            reclaim: false,
             failing,
             starter,
         };

@@ -55,6 +55,9 @@ pub struct Args {
     /// Plain runs find the text in pages of 4K, whatever was cached
     #[arg(long)]
     base_pages: bool,
+    /// Have the kernel reclaim page cache and compact memory for wide text, too, as `run` does
+    #[arg(long)]
+    reclaim: bool,
     /// A command that fails counts, too
     #[arg(short, long)]
     ignore_failure: bool,
@@ -100,6 +103,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         means,
         runs: args.runs,
         base_pages: args.base_pages,
+        reclaim: args.reclaim,
         failing: args.ignore_failure,
         starter: &starter,
     };
