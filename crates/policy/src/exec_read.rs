@@ -17,7 +17,7 @@ pub struct Fault {
     pub cached: u32,
     /// Pages that readahead takes.
     pub window: u32,
-    /// Reclaim took the page from where it was.
+    /// Reclaim took pages of the block, and they were not read again.
     pub short_of_memory: bool,
 }
 
@@ -29,8 +29,8 @@ pub struct Answer {
     pub pages: u32,
     /// Read the block in one folio.
     pub whole: bool,
-    /// The block is worth being one folio, but parts of it are cached.
-    pub collapse: bool,
+    /// Begin to read the rest of the block too: it is worth being one folio.
+    pub rest: bool,
 }
 
 unsafe extern "C" {
@@ -98,7 +98,7 @@ mod tests {
                 false => page..page + answer.pages as usize,
             };
             self.cached[read].fill(true);
-            if answer.whole || answer.collapse {
+            if answer.whole || answer.rest {
                 self.wide[page / BLOCK] = true;
                 self.cached[block].fill(true);
             }

@@ -18,7 +18,7 @@
  *	    page, of the block before
  * @cached: pages of @block that are cached
  * @window: pages that readahead takes
- * @short_of_memory: reclaim took the page from where it was
+ * @short_of_memory: reclaim took pages of @block, and they were not read again
  */
 struct exec_read {
 	unsigned int block;
@@ -33,12 +33,12 @@ struct exec_read {
  * struct exec_read_answer - what to do about it
  * @nr: pages to read from the fault on, unless @whole
  * @whole: read the block in one folio, and more of them if the window is wider
- * @collapse: the block is worth being one folio, but parts of it are cached
+ * @rest: begin to read the rest of the block too: it is worth being one folio
  */
 struct exec_read_answer {
 	unsigned int nr;
 	bool whole;
-	bool collapse;
+	bool rest;
 };
 
 /*
@@ -57,8 +57,8 @@ static inline bool exec_read_dense(unsigned long cached, unsigned long block,
  * @read: the fault
  *
  * A block is read by the window, and is worth being one folio once half of it
- * is cached: it is collapsed then. A program that goes straight through it has
- * more read each time, and the next block whole.
+ * is cached. A program that goes straight through it has more read each time,
+ * and the next block whole.
  *
  * Return: what to read.
  */
@@ -81,8 +81,8 @@ static inline struct exec_read_answer exec_read(const struct exec_read *read)
 		answer.nr = 2 * read->at;
 	if (answer.nr > read->block - read->at)
 		answer.nr = read->block - read->at;
-	answer.collapse = exec_read_dense(read->cached + answer.nr, read->block,
-					  false);
+	answer.rest = exec_read_dense(read->cached + answer.nr, read->block,
+				      false);
 	return answer;
 }
 

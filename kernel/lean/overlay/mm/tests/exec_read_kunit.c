@@ -27,17 +27,17 @@ static void a_block_is_opened_by_the_window(struct kunit *test)
 	struct exec_read_answer answer = exec_read(&read);
 
 	KUNIT_EXPECT_FALSE(test, answer.whole);
-	KUNIT_EXPECT_FALSE(test, answer.collapse);
+	KUNIT_EXPECT_FALSE(test, answer.rest);
 	KUNIT_EXPECT_EQ(test, answer.nr, WINDOW);
 }
 
-static void a_block_is_collapsed_when_half_of_it_is_cached(struct kunit *test)
+static void the_rest_is_read_when_half_of_a_block_is_cached(struct kunit *test)
 {
 	struct exec_read below = fault(9, 8, BLOCK / 2 - WINDOW - 1);
 	struct exec_read at = fault(9, 8, BLOCK / 2 - WINDOW);
 
-	KUNIT_EXPECT_FALSE(test, exec_read(&below).collapse);
-	KUNIT_EXPECT_TRUE(test, exec_read(&at).collapse);
+	KUNIT_EXPECT_FALSE(test, exec_read(&below).rest);
+	KUNIT_EXPECT_TRUE(test, exec_read(&at).rest);
 }
 
 static void text_that_is_executed_again_needs_a_quarter(struct kunit *test)
@@ -76,10 +76,14 @@ static void reads_within_a_block_grow_and_end_with_it(struct kunit *test)
 static void what_reclaim_took_is_read_by_the_window(struct kunit *test)
 {
 	struct exec_read read = fault(0, BLOCK, 0);
+	struct exec_read dense = fault(9, 8, BLOCK / 2);
 
 	read.short_of_memory = true;
 	KUNIT_EXPECT_FALSE(test, exec_read(&read).whole);
 	KUNIT_EXPECT_EQ(test, exec_read(&read).nr, WINDOW);
+	dense.short_of_memory = true;
+	KUNIT_EXPECT_FALSE(test, exec_read(&dense).rest);
+	KUNIT_EXPECT_EQ(test, exec_read(&dense).nr, WINDOW);
 }
 
 static void text_without_a_block_is_read_by_the_window(struct kunit *test)
@@ -103,7 +107,7 @@ static void a_window_as_wide_as_a_block_is_read_in_blocks(struct kunit *test)
 
 static struct kunit_case exec_read_cases[] = {
 	KUNIT_CASE(a_block_is_opened_by_the_window),
-	KUNIT_CASE(a_block_is_collapsed_when_half_of_it_is_cached),
+	KUNIT_CASE(the_rest_is_read_when_half_of_a_block_is_cached),
 	KUNIT_CASE(text_that_is_executed_again_needs_a_quarter),
 	KUNIT_CASE(a_block_is_read_whole_straight_after_a_full_one),
 	KUNIT_CASE(reads_within_a_block_grow_and_end_with_it),
