@@ -41,7 +41,7 @@ impl Source {
         }
     }
 
-    /// What `bytes` counts, in words.
+    /// Names the quantity that `bytes` counts.
     pub fn counts(reclaim: bool) -> &'static str {
         match reclaim {
             true => "free or reclaimable",
