@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What any crate may need and none is about: it knows no kernels, guests, processes or ELF files.
 
+pub mod amount;
 pub mod arch;
 pub mod events;
 pub mod fresh;

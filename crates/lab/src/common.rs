@@ -42,7 +42,7 @@ pub struct Common {
     /// CPUs of the guest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub cpus: u32,
-    /// What an arm64 guest's CPUs are: max; bbm, whose kernels may change the size of leaves live;
+    /// The model of an arm64 guest's CPUs: max; bbm, whose kernels may change the size of leaves live;
     /// bbm-no-lpa2, such with 48 bits of address; bbm-mte, such with tagged memory; or no-ets2,
     /// where a load may be translated before a barrier
     #[arg(long, value_name = "MODEL", default_value = "max", value_parser = choices!(CpuModel))]

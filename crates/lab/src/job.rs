@@ -209,6 +209,7 @@ impl<'a, J: Job> Measured<'a, J> {
                 .map(|variant| self.run(variant).map_or("-".into(), &cell))
                 .collect(),
             change: String::new(),
+            is_noise: false,
         }
     }
 
@@ -432,7 +433,7 @@ impl fmt::Display for dyn AnyJob + '_ {
 /// defaults that it has.
 pub fn command(job: &dyn AnyJob, command: Command) -> Command {
     let facts = job.facts();
-    let command = command.next_help_heading("What the job does");
+    let command = command.next_help_heading("The job's work");
     let command = job.augment(command).next_help_heading("Guest and kernels");
     let command = Common::augment_args(command);
     facts.defaults.iter().fold(command, |command, (id, value)| {

@@ -132,7 +132,7 @@ fn memory(text: &str) -> Result<u64, String> {
 /// For jobs that do something at random.
 #[derive(clap::Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seed {
-    /// Seed of what is random
+    /// Seed of all that is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }

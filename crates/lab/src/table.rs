@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The side-by-side table.
 //!
-//! Plain text, no separators within numbers, at least two blanks between
-//! columns: `awk -F'  +'` takes it apart.
+//! Plain text, at least two blanks between columns: `awk -F'  +'` takes it apart. It is
+//! [`COLUMNS`] wide at most, as long as its words allow that.
 
 use crate::compare::widest_spread;
 use crate::job::{AnyJob, Look};
@@ -12,17 +12,35 @@ use crate::results::row::Row;
 use anyhow::Result;
 use std::fmt::Write;
 use wideleaf_kbuild::Variant;
+use wideleaf_kit::amount::rounded;
 use wideleaf_kit::table::{Table, left, right};
+
+/// A terminal has this many columns, and a mail.
+const COLUMNS: usize = 100;
+
+/// How numbers are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Digits {
+    /// Three significant ones with a decimal prefix; `=` for a change that repeated runs have too.
+    Three,
+    /// All of them, and all changes.
+    All,
+}
 
 /// The table of a comparison, with its title, ending in a newline.
 ///
 /// # Errors
 ///
 /// If the comparison is none of this job.
-pub fn render(job: &dyn AnyJob, comparison: &Comparison) -> Result<String> {
+pub fn render(job: &dyn AnyJob, comparison: &Comparison, digits: Digits) -> Result<String> {
     let look = job.look(comparison)?;
     let mut out = title(look.as_ref(), comparison) + "\n";
-    layout(&mut out, &comparison.variants(), &look.rows());
+    let rows: Vec<Row> = look
+        .rows()
+        .into_iter()
+        .map(|row| shown(row, digits))
+        .collect();
+    out += &layout(&comparison.variants(), &rows);
     for note in notes(job, look.as_ref(), comparison) {
         let _ = writeln!(out, "{note}");
     }
@@ -50,35 +68,95 @@ pub fn title(look: &dyn Look, comparison: &Comparison) -> String {
     title
 }
 
-fn layout(out: &mut String, variants: &[Variant], rows: &[Row]) {
-    let parted = rows.iter().filter(|row| !row.label.is_empty());
-    let sections = parted.map(|row| row.section.chars().count());
-    let section = sections.max().unwrap_or(0);
-    let mut heads: Vec<String> = variants.iter().map(ToString::to_string).collect();
-    let changes = rows.iter().any(|row| !row.change.is_empty());
-    if changes {
-        heads.push("change".into());
+/// The row with its numbers as they are shown.
+fn shown(row: Row, digits: Digits) -> Row {
+    if digits == Digits::All {
+        return row;
     }
-    let heads = heads.into_iter().map(right);
-    let mut table = Table::new([left("")].into_iter().chain(heads))
+    let number = |text: &str| match text.parse().map(rounded) {
+        Ok((digits, prefix)) => digits + prefix,
+        Err(_) => text.into(),
+    };
+    let cell = |cell: &String| cell.split('/').map(number).collect::<Vec<_>>().join("/");
+    let cells = row.cells.iter().map(cell).collect();
+    let change = if row.is_noise { "=".into() } else { row.change };
+    Row {
+        cells,
+        change,
+        ..row
+    }
+}
+
+fn layout(variants: &[Variant], rows: &[Row]) -> String {
+    let changes = rows.iter().any(|row| !row.change.is_empty());
+    let heads = heads(rows);
+    let mut titles: Vec<String> = variants.iter().map(ToString::to_string).collect();
+    if changes {
+        titles.push("change".into());
+    }
+    let mut table = Table::new([left("")].into_iter().chain(titles.into_iter().map(right)))
         .indent("  ")
         .gap("  ");
-    let mut last = "";
-    for row in rows {
-        let shown = if row.section == last {
-            ""
-        } else {
-            &row.section
-        };
-        last = &row.section;
-        let head = match row.label.as_str() {
-            "" => shown.to_string(),
-            label => format!("{shown:section$}  {label}"),
-        };
-        let change = changes.then(|| row.change.clone());
-        table.row([head].into_iter().chain(row.cells.clone()).chain(change));
+    let limit = limit(rows, &heads, variants.len(), changes);
+    for (row, head) in rows.iter().zip(heads) {
+        let mut cells: Vec<_> = row.cells.iter().map(|cell| lines(cell, limit)).collect();
+        if changes {
+            cells.push(vec![row.change.clone()]);
+        }
+        let height = cells.iter().map(Vec::len).max().unwrap_or(1);
+        for line in 0..height {
+            let head = if line == 0 { &head[..] } else { "" };
+            let cell = |cell: &Vec<String>| cell.get(line).cloned().unwrap_or_default();
+            table.row([head.into()].into_iter().chain(cells.iter().map(cell)));
+        }
     }
-    out.push_str(&table.render(true));
+    table.render(true)
+}
+
+/// What stands before the cells of each row: its section where it begins, and its label.
+fn heads(rows: &[Row]) -> Vec<String> {
+    let parted = rows.iter().filter(|row| !row.label.is_empty());
+    let sections = parted.map(|row| row.section.chars().count());
+    let width = sections.max().unwrap_or(0);
+    let mut last = "";
+    let mut heads = Vec::new();
+    for Row { section, label, .. } in rows {
+        let shown = if section == last { "" } else { section };
+        last = section;
+        heads.push(match label.as_str() {
+            "" => shown.to_string(),
+            label => format!("{shown:width$}  {label}"),
+        });
+    }
+    heads
+}
+
+/// How wide a cell may be that can be broken. Columns of numbers keep their width.
+fn limit(rows: &[Row], heads: &[String], variants: usize, changes: bool) -> usize {
+    const GAP: usize = 2;
+    let widest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
+    let head = widest(&mut heads.iter().map(|head| head.chars().count()));
+    let change = match changes {
+        true => GAP + widest(&mut rows.iter().map(|row| row.change.len())).max("change".len()),
+        false => 0,
+    };
+    let room = COLUMNS.saturating_sub(GAP + head + change);
+    (room / variants.max(1)).saturating_sub(GAP)
+}
+
+/// A cell's lines: it is broken where it lists things, and nowhere else.
+fn lines(cell: &str, limit: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for part in cell.split_inclusive([',', ';']) {
+        let last = lines
+            .last_mut()
+            .unwrap_or_else(|| unreachable!("there is one"));
+        match last.chars().count() + part.trim_end().chars().count() {
+            width if width > limit && !last.is_empty() => lines.push(part.trim_start().into()),
+            _ => last.push_str(part),
+        }
+    }
+    lines
 }
 
 /// What a reader must know about the figures.
@@ -119,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_table_as_a_whole() {
-        let text = render(&Calls, &comparison(1000, 100)).unwrap();
+        let text = render(&Calls, &comparison(1000, 100), Digits::All).unwrap();
         let expected = "\
 calls: arm64, 64K pages, Linux 6.12.117, model neoverse-v2
                                             pristine  patched  change
@@ -133,12 +211,45 @@ calls: arm64, 64K pages, Linux 6.12.117, model neoverse-v2
     }
 
     #[test]
+    fn three_digits_and_what_is_noise() {
+        let text = render(&Calls, &comparison(123_456, 123_400), Digits::Three).unwrap();
+        assert!(text.contains("  124k     124k       =\n"), "\n{text}");
+        let text = render(&Calls, &comparison(123_456, 100), Digits::Three).unwrap();
+        assert!(text.contains("  124k      600  -99.52%\n"), "\n{text}");
+        assert!(text.contains("3/4      3/4        =\n"), "\n{text}");
+    }
+
+    #[test]
+    fn lists_are_broken_and_words_are_not() {
+        let row = |label: &str, cell: &str| Row {
+            section: "openssl".into(),
+            label: label.into(),
+            cells: vec![cell.into(); 3],
+            change: String::new(),
+            is_noise: false,
+        };
+        let variants = [Variant::Pristine, Variant::Reads, Variant::Patched];
+        let rows = [row(
+            "text of libcrypto.so.3",
+            "2M 73%, 64K 20%, 4K 7%; aligned 2M",
+        )];
+        let expected = "
+                                            pristine              reads            patched
+  openssl  text of libcrypto.so.3   2M 73%, 64K 20%,   2M 73%, 64K 20%,   2M 73%, 64K 20%,
+                                   4K 7%; aligned 2M  4K 7%; aligned 2M  4K 7%; aligned 2M
+";
+        assert_eq!(layout(&variants, &rows), expected[1..]);
+        let word = "a-word-that-is-longer-than-its-column-may-be";
+        assert!(layout(&variants, &[row("", word)]).contains(word));
+    }
+
+    #[test]
     fn one_variant_alone() {
         let mut comparison = comparison(1000, 100);
         comparison.runs.remove(1);
         comparison.kernels.remove(1);
         let comparison = conclude(&Calls, comparison).unwrap();
-        let text = render(&Calls, &comparison).unwrap();
+        let text = render(&Calls, &comparison, Digits::Three).unwrap();
         assert!(text.contains("  1500\n"), "\n{text}");
         assert!(
             !text.contains("patched") && !text.contains("change"),
@@ -150,7 +261,7 @@ calls: arm64, 64K pages, Linux 6.12.117, model neoverse-v2
     fn warnings_are_told() {
         let mut comparison = comparison(1000, 100);
         comparison.runs[1].warnings.push("walk failed".into());
-        let text = render(&Calls, &comparison).unwrap();
+        let text = render(&Calls, &comparison, Digits::Three).unwrap();
         assert!(text.contains("warning: patched: walk failed"), "{text}");
     }
 
@@ -158,7 +269,10 @@ calls: arm64, 64K pages, Linux 6.12.117, model neoverse-v2
     fn what_another_job_found_is_an_error() {
         let mut comparison = comparison(1000, 100);
         comparison.runs[0].outcome = serde_json::json!({ "suites": [] });
-        let error = format!("{:#}", render(&Calls, &comparison).unwrap_err());
+        let error = format!(
+            "{:#}",
+            render(&Calls, &comparison, Digits::Three).unwrap_err()
+        );
         assert!(error.contains("nothing that this job finds"), "{error}");
     }
 }

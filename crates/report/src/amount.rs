@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Numbers as people read them.
 
+use wideleaf_kit::amount::{self, significant};
+
 /// All digits, three and three: `8 648 345`, with blanks at which no line breaks.
 pub(crate) fn exact(value: u64) -> String {
     let digits = value.to_string();
@@ -16,15 +18,10 @@ pub(crate) fn exact(value: u64) -> String {
 
 /// Three significant digits and a decimal prefix: `8.65 M`; below 10 000 all digits.
 pub(crate) fn rounded(value: u64) -> String {
-    const PREFIXES: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
-    if value < 10_000 {
-        return exact(value);
+    match amount::rounded(value) {
+        (_, "") => exact(value),
+        (digits, prefix) => format!("{digits}\u{a0}{prefix}"),
     }
-    let value = value as f64;
-    // A value that rounds to 1000 of one prefix is 1 of the next.
-    let fits = |(unit, _): &&(f64, &str)| value >= unit * 0.9995;
-    let (unit, prefix) = PREFIXES.iter().find(fits).unwrap_or(&PREFIXES[3]);
-    format!("{}\u{a0}{prefix}", significant(value / unit))
 }
 
 /// Of the pristine kernel's: `42.2 %`, and × beyond ten times.
@@ -42,18 +39,6 @@ pub(crate) fn spread(spread: Option<f64>) -> String {
     })
 }
 
-fn significant(value: f64) -> String {
-    let digits = match value {
-        0.0 => 0,
-        v if v >= 99.95 => 0,
-        v if v >= 9.995 => 1,
-        v if v >= 0.995 => 2,
-        v if v >= 0.0995 => 3,
-        _ => 4,
-    };
-    format!("{value:.digits$}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,12 +51,9 @@ mod tests {
     }
 
     #[test]
-    fn three_digits_are_enough() {
+    fn a_prefix_stays_with_its_digits() {
         assert_eq!(rounded(9_999), "9\u{202f}999");
         assert_eq!(rounded(10_000), "10.0\u{a0}k");
-        assert_eq!(rounded(999_499), "999\u{a0}k");
-        assert_eq!(rounded(999_600), "1.00\u{a0}M");
-        assert_eq!(rounded(3_258_410_633), "3.26\u{a0}G");
     }
 
     #[test]

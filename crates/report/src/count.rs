@@ -6,10 +6,8 @@ use std::collections::BTreeSet;
 use wideleaf_kbuild::Variant;
 use wideleaf_lab::job::AnyJob;
 use wideleaf_lab::results::figures::Figure;
+use wideleaf_lab::results::row::is_noise;
 use wideleaf_lab::results::{Compared, Comparison};
-
-/// A change that is smaller is none, however well runs agree: 1 %.
-const LEAST: f64 = 0.01;
 
 /// One count of one case.
 pub(crate) struct Count<'a> {
@@ -45,7 +43,9 @@ impl Count<'_> {
     /// Whether it differs by more than repeated runs do.
     pub(crate) fn has_changed(&self, variant: Variant) -> bool {
         let spread = self.compared.spread.unwrap_or_default();
-        self.distance(variant) > (1.0 + spread.max(LEAST)).ln()
+        let value = |variant| self.of(variant).map(|value| value as f64);
+        matches!((value(Variant::Pristine), value(variant)),
+            (Some(pristine), Some(value)) if !is_noise(pristine, value, spread))
     }
 }
 

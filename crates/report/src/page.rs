@@ -317,6 +317,7 @@ mod tests {
             label: label.into(),
             cells: vec!["1/8191".into(), "12345".into(), "2M 98%".into()],
             change: "+1.0%".into(),
+            is_noise: false,
         };
         let source = source(1, "exec", &exec(5));
         let rows = [row("gcc", "walks"), row("gcc", "faults"), row("text", "")];

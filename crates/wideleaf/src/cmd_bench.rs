@@ -102,7 +102,7 @@ struct Create {
     #[arg(long, value_parser = parse, default_value = "512M")]
     size: u64,
 
-    /// Whose stubs: arm64 or x86_64 [default: this machine's]
+    /// Architecture of the stubs: arm64 or x86_64 [default: this machine's]
     #[arg(long, value_parser = arch)]
     arch: Option<Arch>,
 }

@@ -88,7 +88,7 @@ pub struct Args {
 #[derive(clap::Args)]
 #[command(after_long_help = UNSTAGE_EXAMPLES)]
 pub struct UnstageArgs {
-    /// What is staged
+    /// Files that are staged
     #[arg(required_unless_present_any = ["all", "dpkg"], value_name = "PROGRAM")]
     programs: Vec<PathBuf>,
     /// Everything that is staged

@@ -23,8 +23,8 @@ use wideleaf_trial::{Quantity, Ratio, Request, Run, Side, Trial, Verdict, trial}
 #[command(after_long_help = "\
 The command runs plainly and by each means of `wideleaf run` in turns (A B B A),
 after a run of each that is not counted. A pair of runs gives a ratio; the median
-of the ratios is told with its 95 % interval, by a bootstrap over pairs. What the
-fill of a file takes is not counted, because it is paid once; what copies take is.
+of the ratios is told with its 95 % interval, by a bootstrap over pairs. The
+cost of a fill is not counted, because it is paid once; the cost of copies is.
 
 Plain runs find in the page cache what they read by themselves: if a fill has
 changed it, the text is dropped and a run that is not counted reads it anew. With

@@ -22,7 +22,6 @@ use wideleaf_lab::results::BootResult;
 use wideleaf_lab::results::figures::{Figure, Figures, counted, figure};
 use wideleaf_lab::results::row::{self, Row, shown};
 use wideleaf_policy::trace::SUFFIX;
-use wideleaf_tlb::report::Coverage;
 
 /// Text below this is of no file that a wide leaf could map.
 const SMALL: u64 = 64 << 10;
@@ -364,18 +363,27 @@ fn texts(run: &BootResult, report: &Worked) -> BTreeMap<String, Text> {
             bias: mapped.start - mapped.offset,
             ..Text::default()
         });
-        text.add(coverage);
+        text.add(coverage.len, &coverage.leaves);
     }
     texts.retain(|_, text| text.len >= SMALL);
     texts
 }
 
 impl Text {
-    fn add(&mut self, coverage: &Coverage) {
-        self.len += coverage.len;
-        for (leaf, bytes) in &coverage.leaves {
+    fn add(&mut self, len: u64, leaves: &BTreeMap<String, u64>) {
+        self.len += len;
+        for (leaf, bytes) in leaves {
             *self.leaves.entry(leaf.clone()).or_default() += bytes;
         }
+    }
+
+    fn is_wide(&self, page: &str) -> bool {
+        let mut mapped = self.leaves.iter().filter(|(_, bytes)| **bytes > 0);
+        mapped.any(|(leaf, _)| leaf != page && leaf != "unmapped")
+    }
+
+    fn shares(&self) -> String {
+        row::shares(&self.leaves, self.len)
     }
 
     fn alignment(&self) -> u64 {
@@ -388,27 +396,47 @@ fn file_name(mapped: &Mapped) -> String {
     name.unwrap_or(&mapped.file).to_string()
 }
 
+/// A row for each file that a kernel maps by a leaf wider than a page, and one for all others.
 fn text_rows(measured: &Measured<'_, Programs>, report: &Worked) -> Vec<Row> {
-    let names: BTreeSet<String> = report
-        .text
-        .iter()
-        .filter(|mapped| mapped.len >= SMALL)
-        .map(file_name)
-        .collect();
-    let row = |file: &String| {
+    let of = |run: &Run<'_, Programs>| {
+        let mut programs = run.report.programs.iter();
+        let of_run = programs.find(|known| known.name == report.name);
+        of_run.map_or_else(BTreeMap::new, |report| texts(run, report))
+    };
+    let all: Vec<_> = measured.runs.iter().map(of).collect();
+    let (wide, narrow) = by_width(&all, &measured.page_size.to_string());
+    let of_file = |file: &String| {
         let label = format!("text of {file}");
-        measured.row(&report.name, &label, |run| {
-            let mut programs = run.report.programs.iter();
-            let of_run = programs.find(|known| known.name == report.name);
-            let mut texts = of_run.map_or_else(BTreeMap::new, |report| texts(run, report));
-            let Some(text) = texts.remove(file) else {
-                return "-".into();
-            };
-            let leaves = row::shares(&text.leaves, text.len);
-            format!("{leaves}; aligned {}", short(text.alignment()))
+        measured.row(&report.name, &label, |run| match of(run).get(file) {
+            Some(text) => format!("{}; aligned {}", text.shares(), short(text.alignment())),
+            None => "-".into(),
         })
     };
-    names.iter().map(row).collect()
+    let of_others = || {
+        let label = match narrow.len() {
+            1 => "text of 1 narrow file".into(),
+            n => format!("text of {n} narrow files"),
+        };
+        measured.row(&report.name, &label, |run| {
+            let mut sum = Text::default();
+            let texts = of(run).into_iter();
+            let texts = texts.filter(|(file, _)| narrow.contains(file));
+            texts.for_each(|(_, text)| sum.add(text.len, &text.leaves));
+            sum.shares()
+        })
+    };
+    let others = (!narrow.is_empty()).then(of_others);
+    wide.iter().map(of_file).chain(others).collect()
+}
+
+/// The files of which a run maps something by a leaf wider than a page, and the others.
+fn by_width(runs: &[BTreeMap<String, Text>], page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let wide = |file: &String| {
+        let mut texts = runs.iter().filter_map(|texts| texts.get(file));
+        texts.any(|text| text.is_wide(page))
+    };
+    let files = runs.iter().flat_map(|texts| texts.keys().cloned());
+    files.partition(wide)
 }
 
 #[cfg(test)]
@@ -473,6 +501,26 @@ mod tests {
         assert_eq!(Programs.warnings(&worked(|_| ())), [""; 0]);
         let warnings = Programs.warnings(&worked(|w| (w.processes, w.unseen) = (5, 2)));
         assert!(warnings[0].contains("2 of 5"), "{warnings:?}");
+    }
+
+    #[test]
+    fn files_that_no_kernel_maps_wide_are_one_row() {
+        let text = |leaves: &[(&str, u64)]| {
+            let mut text = Text::default();
+            text.add(
+                8 << 20,
+                &leaves.iter().map(|(l, b)| ((*l).into(), *b)).collect(),
+            );
+            text
+        };
+        let run = |cc1: Text| {
+            let narrow = text(&[("4K", 100), ("unmapped", 50), ("2M", 0)]);
+            BTreeMap::from([("cc1".into(), cc1), ("libc.so.6".into(), narrow)])
+        };
+        let runs = [run(text(&[("4K", 100)])), run(text(&[("2M", 100)]))];
+        let (wide, narrow) = by_width(&runs, "4K");
+        assert_eq!(wide, BTreeSet::from(["cc1".into()]));
+        assert_eq!(narrow, BTreeSet::from(["libc.so.6".into()]));
     }
 
     #[test]

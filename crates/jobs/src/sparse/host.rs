@@ -38,7 +38,7 @@ pub struct Options {
     /// Size of the stub file, a multiple of 2M; 128M is the text of a large program
     #[arg(long, default_value = "128M", value_parser = parse)]
     pub size: u64,
-    /// What is executed, patterns of 'policy simulate' with commas between: from
+    /// Pages to execute, patterns of 'policy simulate' with commas between: from
     /// pages:10, 1 % of all pages, to sweep, all in order
     #[arg(
         long,
@@ -47,13 +47,13 @@ pub struct Options {
         default_value = "pages:10,pages:50,pages:200,clusters:64K:50,clusters:256K:50,pages:1000,sweep"
     )]
     pub touch: Vec<String>,
-    /// What the kernel is told of the mapping [default: nothing]
+    /// Advice to the kernel on the mapping [default: none]
     #[arg(long, value_name = "ADVICE", value_parser = choices!(Advice))]
     pub advice: Option<Advice>,
     /// Map the file as data and read where else is executed
     #[arg(long)]
     pub data: bool,
-    /// What is written to fault_around_bytes before [default: nothing]
+    /// Write this to fault_around_bytes first [default: nothing]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     pub fault_around: Option<u64>,
     /// Of patterns and calls.

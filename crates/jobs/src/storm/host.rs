@@ -52,7 +52,7 @@ pub struct Options {
     /// Seconds that it lasts
     #[arg(long, value_name = "SECONDS", default_value_t = SECONDS, value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub seconds: u32,
-    /// What is played
+    /// Play this scenario
     #[arg(long, value_name = "NAME", default_value = "all", value_parser = choices!(Scenario))]
     pub scenario: Scenario,
     /// Of what each process does.

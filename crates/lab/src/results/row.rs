@@ -17,6 +17,8 @@ pub struct Row {
     pub cells: Vec<String>,
     /// Of the last variant's figure against the pristine one's.
     pub change: String,
+    /// Whether that is no more than repeated runs differ by, or 1 %.
+    pub is_noise: bool,
 }
 
 /// A row that definitions of figures ask for.
@@ -88,11 +90,16 @@ impl Row {
         };
         let sum = |variant| found.iter().map(|figure| value(variant, figure)).sum();
         let variants = comparison.variants();
+        let spreads = found.iter().flatten().filter_map(|figure| figure.spread);
+        let spread = spreads.fold(0.0, f64::max);
         Self {
             section: section.into(),
             label: label.into(),
             cells: variants.iter().map(cell).collect(),
-            change: last_against_pristine(&variants, sum),
+            change: last_against_pristine(&variants, sum)
+                .map_or_else(String::new, |(a, b)| change(a, b)),
+            is_noise: last_against_pristine(&variants, sum)
+                .is_some_and(|(a, b)| is_noise(a, b, spread)),
         }
     }
 
@@ -108,16 +115,25 @@ impl Row {
                 .map(|variant| run(variant).map_or("-".into(), |run| leaves(run, id)))
                 .collect(),
             change: String::new(),
+            is_noise: false,
         }
     }
 }
 
-fn last_against_pristine(variants: &[Variant], value: impl Fn(Variant) -> Option<u64>) -> String {
-    let last = variants.last().filter(|last| **last != Variant::Pristine);
-    match (value(Variant::Pristine), last.and_then(|last| value(*last))) {
-        (Some(pristine), Some(last)) => change(pristine as f64, last as f64),
-        _ => String::new(),
-    }
+fn last_against_pristine(
+    variants: &[Variant],
+    value: impl Fn(Variant) -> Option<u64>,
+) -> Option<(f64, f64)> {
+    let last = variants.last().filter(|last| **last != Variant::Pristine)?;
+    Some((value(Variant::Pristine)? as f64, value(*last)? as f64))
+}
+
+/// Whether one count differs from another by no more than repeated runs do. A change of less than
+/// 1 % is none, however well they agree. The same for half and for twice as many.
+pub fn is_noise(pristine: f64, last: f64, spread: f64) -> bool {
+    const LEAST: f64 = 0.01;
+    let (a, b) = (pristine.max(1.0), last.max(1.0));
+    a.max(b) / a.min(b) <= 1.0 + spread.max(LEAST)
 }
 
 fn leaves(run: &BootResult, id: u64) -> String {
@@ -171,6 +187,13 @@ mod tests {
         assert_eq!(change(100.0, 41.3), "-58.7%");
         assert_eq!(change(100.0, 250.0), "+150.0%");
         assert_eq!(change(0.0, 3.0), "");
+    }
+
+    #[test]
+    fn what_runs_differ_by_is_noise() {
+        assert!(is_noise(1000.0, 1009.0, 0.0) && is_noise(1009.0, 1000.0, 0.0));
+        assert!(!is_noise(1000.0, 1011.0, 0.0));
+        assert!(is_noise(1000.0, 1200.0, 0.2) && !is_noise(0.0, 3.0, 0.2));
     }
 
     #[test]

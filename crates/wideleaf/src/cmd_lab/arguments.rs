@@ -32,12 +32,15 @@ pub struct RunArgs {
     /// Boot each kernel so often and report how much the counts differ
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// What a figure should be; may be repeated
+    /// Fail unless a figure is so; may be repeated
     #[arg(long, value_name = "EXPECTATION", value_parser = |text: &str| Expectation::parse(text))]
     pub(super) expect: Vec<Expectation>,
     /// Write everything that was found, as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// Show all digits, and changes that repeated runs have too
+    #[arg(long)]
+    pub(super) exact: bool,
     #[command(flatten)]
     pub(super) outcome: Outcome,
     /// Keep each boot's console, answers and counts in this folder

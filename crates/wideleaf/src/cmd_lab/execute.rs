@@ -12,11 +12,12 @@ use std::process::ExitCode;
 use wideleaf_cache::Cache;
 use wideleaf_kbuild::{Interrupted, KernelDir};
 use wideleaf_kit::events::{Event, Observer};
+use wideleaf_lab::referee;
 use wideleaf_lab::results::{Comparison, Results, Verdict};
 use wideleaf_lab::run::Lab;
+use wideleaf_lab::table::{self, Digits};
 use wideleaf_lab::target::{Kernels, Target};
 use wideleaf_lab::vm::scratch;
-use wideleaf_lab::{referee, table};
 use wideleaf_report::outcome::Failure;
 
 /// The runs until now.
@@ -81,7 +82,7 @@ impl Run {
                 Err(error) => return Err(error),
             };
             if !self.is_for_machines() {
-                let text = table::render(target.job, &comparison)?;
+                let text = table::render(target.job, &comparison, self.digits())?;
                 let gap = if done.comparisons.is_empty() {
                     ""
                 } else {
@@ -92,6 +93,13 @@ impl Run {
             done.comparisons.push(comparison);
         }
         Ok(printed)
+    }
+
+    fn digits(&self) -> Digits {
+        match self.on.exact {
+            true => Digits::All,
+            false => Digits::Three,
+        }
     }
 
     /// The lab that these arguments ask for.

@@ -49,8 +49,8 @@ one 'wideleaf lab run':
   options = { read-ahead = \"8M\" }  # of 'lab run'; a list of tables: more rows
 
 A row that is done is not done again as long as its options and kernels are the
-same; one that failed is left alone without --failed. Whatever ends a matrix,
-the same command goes on where it was.
+same; one that failed is left alone without --failed. After any end of a
+matrix, the same command goes on where it was.
 
 Examples:
   wideleaf lab matrix docs/measured.toml -o results --list

@@ -32,7 +32,7 @@ oops=panic, panic=-1), unless --append says otherwise. Names of functions come f
 System.map, files and lines from a vmlinux with debug information; both are looked
 for beside the kernel, and in the build folder above arch/*/boot.
 
-What is judged, and what cannot be seen: docs/referee.md.
+docs/referee.md says which rules are judged, and which faults cannot be seen.
 
 Examples:
   wideleaf lab referee --kernel arch/arm64/boot/Image --initrd initramfs.cpio.gz

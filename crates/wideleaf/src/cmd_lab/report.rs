@@ -37,7 +37,7 @@ Exit status:    0 written, 1 a file cannot be read or written, or with --check a
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Report {
-    /// What 'wideleaf lab run --json FILE' wrote, or a folder of such files, as
+    /// A file of 'wideleaf lab run --json FILE', or a folder of such files, as
     /// 'wideleaf lab matrix' fills it; with --markdown, what --compact wrote
     #[arg(required = true, value_name = "RESULTS")]
     results: Vec<PathBuf>,

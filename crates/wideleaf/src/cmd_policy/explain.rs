@@ -94,7 +94,7 @@ struct Fault {
     /// The faulting page was in memory before and had to go
     #[arg(long)]
     evicted: bool,
-    /// What the program says of how it will execute the text: madvise()
+    /// Advice of the program on its text, by madvise()
     #[arg(long, value_name = "ADVICE", value_parser = ["none", "random", "sequential"],
           default_value = "none")]
     advice: String,
