@@ -18,7 +18,7 @@ RESULTS ?= $(TARGET)/measured
 PREFIX ?= /usr/local
 export PREFIX DESTDIR TARGET
 
-.PHONY: help lab measure quick test check soak build install uninstall deb rpm tar deps clean
+.PHONY: help lab measure quick test check soak build install uninstall deb rpm tar dist book deps clean
 
 help:
 	@echo 'make lab    build both kernels, boot them, print them side by side'
@@ -32,6 +32,8 @@ help:
 	@echo 'make build  build the wideleaf command: $(BIN)'
 	@echo 'make install, make uninstall   what make build made, in PREFIX=$(PREFIX)'
 	@echo 'make deb    the same as Debian packages, in $(TARGET): the tool, and what its lab needs'
+	@echo 'make dist   all that a release consists of, in $(TARGET)/dist'
+	@echo 'make book   the pages as a book: $(TARGET)/book/index.html'
 	@echo 'make rpm, make tar   the tool as an rpm, and as an archive for any Linux'
 	@echo 'make clean  remove what cargo built; kernels stay in the cache'
 
@@ -76,6 +78,13 @@ uninstall:
 
 deb rpm tar: build
 	@scripts/packages $@
+
+# Its programs for both architectures are the build's.
+dist: build
+	@scripts/dist
+
+book:
+	@scripts/book '$(TARGET)/book'
 
 clean:
 	cargo clean

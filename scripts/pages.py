@@ -8,7 +8,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def documents():
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md",
-            ROOT / "kernel/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+            ROOT / "SECURITY.md", ROOT / "kernel/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def lines(path):
