@@ -202,15 +202,8 @@ impl<'a, J: Job> Measured<'a, J> {
     /// A row of the table that says something of each variant's first run.
     pub fn row(&self, section: &str, label: &str, cell: impl Fn(&Run<'_, J>) -> String) -> Row {
         let variants = self.variants().into_iter();
-        Row {
-            section: section.into(),
-            label: label.into(),
-            cells: variants
-                .map(|variant| self.run(variant).map_or("-".into(), &cell))
-                .collect(),
-            change: String::new(),
-            is_noise: false,
-        }
+        let cell = |variant| self.run(variant).map_or("-".into(), &cell);
+        Row::words(section, label, variants.map(cell).collect())
     }
 
     /// The row that says how long the guests ran.

@@ -12,7 +12,6 @@ use crate::results::row::Row;
 use anyhow::Result;
 use std::fmt::Write;
 use wideleaf_kbuild::Variant;
-use wideleaf_kit::amount::rounded;
 use wideleaf_kit::table::{Table, left, right};
 
 /// A terminal has this many columns, and a mail.
@@ -21,7 +20,7 @@ const COLUMNS: usize = 100;
 /// How numbers are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digits {
-    /// Three significant ones with a decimal prefix; `=` for a change that repeated runs have too.
+    /// Three significant ones with a prefix; `=` for a change that repeated runs have too.
     Three,
     /// All of them, and all changes.
     All,
@@ -73,15 +72,9 @@ fn shown(row: Row, digits: Digits) -> Row {
     if digits == Digits::All {
         return row;
     }
-    let number = |text: &str| match text.parse().map(rounded) {
-        Ok((digits, prefix)) => digits + prefix,
-        Err(_) => text.into(),
-    };
-    let cell = |cell: &String| cell.split('/').map(number).collect::<Vec<_>>().join("/");
-    let cells = row.cells.iter().map(cell).collect();
     let change = if row.is_noise { "=".into() } else { row.change };
     Row {
-        cells,
+        cells: row.rounded.clone(),
         change,
         ..row
     }
@@ -221,13 +214,7 @@ calls: arm64, 64K pages, Linux 6.12.117, model neoverse-v2
 
     #[test]
     fn lists_are_broken_and_words_are_not() {
-        let row = |label: &str, cell: &str| Row {
-            section: "openssl".into(),
-            label: label.into(),
-            cells: vec![cell.into(); 3],
-            change: String::new(),
-            is_noise: false,
-        };
+        let row = |label: &str, cell: &str| Row::words("openssl", label, vec![cell.into(); 3]);
         let variants = [Variant::Pristine, Variant::Reads, Variant::Patched];
         let rows = [row(
             "text of libcrypto.so.3",

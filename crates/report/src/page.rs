@@ -312,12 +312,12 @@ mod tests {
 
     #[test]
     fn rows_of_a_program_stand_below_its_name() {
-        let row = |section: &str, label: &str| Row {
-            section: section.into(),
-            label: label.into(),
-            cells: vec!["1/8191".into(), "12345".into(), "2M 98%".into()],
-            change: "+1.0%".into(),
-            is_noise: false,
+        let row = |section: &str, label: &str| {
+            Row::words(
+                section,
+                label,
+                vec!["1/8191".into(), "12345".into(), "2M 98%".into()],
+            )
         };
         let source = source(1, "exec", &exec(5));
         let rows = [row("gcc", "walks"), row("gcc", "faults"), row("text", "")];

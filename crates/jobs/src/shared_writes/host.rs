@@ -158,6 +158,7 @@ impl Job for SharedWrites {
                 let mut row = shown.of_case(measured, name, name, shown.label);
                 if shown.label == BY_PAGE {
                     row.cells = measured.row("", "", |run| per_page(run, case)).cells;
+                    row.rounded = row.cells.clone();
                 }
                 rows.push(row);
             }

@@ -5,6 +5,7 @@ use crate::results::figures::Figure;
 use crate::results::{BootResult, Compared, Comparison};
 use std::collections::BTreeMap;
 use wideleaf_kbuild::Variant;
+use wideleaf_kit::{amount, size};
 
 /// A row: a cell for each of [`Comparison::variants`], and the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +14,10 @@ pub struct Row {
     pub section: String,
     /// What the cells hold; may be empty, then the section says it.
     pub label: String,
-    /// One for each variant.
+    /// One for each variant, with all digits.
     pub cells: Vec<String>,
+    /// The same with three significant digits, bytes in powers of 1024.
+    pub rounded: Vec<String>,
     /// Of the last variant's figure against the pristine one's.
     pub change: String,
     /// Whether that is no more than repeated runs differ by, or 1 %.
@@ -81,12 +84,18 @@ impl Row {
             .map(|name| comparison.figures.get(name.as_ref()))
             .collect();
         let value = |variant, figure: &Option<&Compared>| figure.and_then(|f| f.of(variant));
-        let cell = |variant: &Variant| {
-            let texts: Vec<_> = found
-                .iter()
-                .map(|figure| value(*variant, figure).map_or("-".into(), |v| v.to_string()))
-                .collect();
-            texts.join("/")
+        let cells = |text: &dyn Fn(u64, &Compared) -> String| {
+            let cell = |variant: &Variant| {
+                let text = |figure: &Option<&Compared>| {
+                    let compared = figure.as_ref()?;
+                    Some(text(compared.of(*variant)?, compared))
+                };
+                let texts = found
+                    .iter()
+                    .map(|figure| text(figure).unwrap_or("-".into()));
+                texts.collect::<Vec<_>>().join("/")
+            };
+            comparison.variants().iter().map(cell).collect()
         };
         let sum = |variant| found.iter().map(|figure| value(variant, figure)).sum();
         let variants = comparison.variants();
@@ -95,7 +104,8 @@ impl Row {
         Self {
             section: section.into(),
             label: label.into(),
-            cells: variants.iter().map(cell).collect(),
+            cells: cells(&|value, _| value.to_string()),
+            rounded: cells(&rounded),
             change: last_against_pristine(&variants, sum)
                 .map_or_else(String::new, |(a, b)| change(a, b)),
             is_noise: last_against_pristine(&variants, sum)
@@ -108,14 +118,30 @@ impl Row {
     pub fn leaves(comparison: &Comparison, section: &str, label: &str, id: u64) -> Self {
         let variants = comparison.variants().into_iter();
         let run = |variant| comparison.run(variant);
+        let cell = |variant| run(variant).map_or("-".into(), |run| leaves(run, id));
+        Self::words(section, label, variants.map(cell).collect())
+    }
+
+    /// A row of no figures.
+    pub fn words(section: &str, label: &str, cells: Vec<String>) -> Self {
         Self {
             section: section.into(),
             label: label.into(),
-            cells: variants
-                .map(|variant| run(variant).map_or("-".into(), |run| leaves(run, id)))
-                .collect(),
+            rounded: cells.clone(),
+            cells,
             change: String::new(),
             is_noise: false,
+        }
+    }
+}
+
+/// As a reader wants it.
+fn rounded(value: u64, of: &Compared) -> String {
+    match of.unit.as_str() {
+        "bytes" => size::bytes(value, false),
+        _ => {
+            let (digits, prefix) = amount::rounded(value);
+            digits + prefix
         }
     }
 }
