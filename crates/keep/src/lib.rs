@@ -29,4 +29,4 @@ pub use edits::{Edit, EditError, apply, differences, pending, restore};
 pub use gauges::render;
 pub use in_vain::InVain;
 pub use pass::{Kept, Pass, pass};
-pub use systemd::{DROP_IN, MemoryThp, drop_in_path};
+pub use systemd::{DROP_IN, MemoryThp, drop_in_path, unit};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! One look at everything that is to be kept wide, and the means where it is not.
 
-use crate::{Config, InVain, Means};
+use crate::{Config, InVain, Means, unit};
 use std::path::{Path, PathBuf};
 use wideleaf_collapse::{Source, TextOfFiles, targets, text_of_files};
 use wideleaf_containers::{Containers, Wanted};
@@ -242,7 +242,7 @@ fn shown(wanted: &Wanted) -> String {
 fn processes(service: &str) -> Select {
     let group = match service.starts_with('/') {
         true => service.to_owned(),
-        false => format!("/system.slice/{service}"),
+        false => format!("/system.slice/{}", unit(service)),
     };
     select(None, Some(&group))
 }

@@ -61,6 +61,17 @@ impl MemoryThp {
     }
 }
 
+/// A service as systemctl(1) takes it: `nginx` is `nginx.service`. A name with the suffix of a unit
+/// that has a control group stays as it is, as does a path.
+pub fn unit(name: &str) -> String {
+    let units = [".service", ".scope", ".slice", ".socket", ".mount", ".swap"];
+    let is_whole = name.starts_with('/') || units.iter().any(|unit| name.ends_with(unit));
+    match is_whole {
+        true => name.to_owned(),
+        false => format!("{name}.service"),
+    }
+}
+
 /// Where the drop-in of a service is, below /; none if that is no service's name.
 pub fn drop_in_path(service: &str) -> Option<PathBuf> {
     let known = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
@@ -92,6 +103,15 @@ mod tests {
                 value,
                 "{unit}{manager}"
             );
+        }
+    }
+
+    #[test]
+    fn a_service_may_be_named_without_its_suffix() {
+        assert_eq!(unit("nginx"), "nginx.service");
+        assert_eq!(unit("php8.4-fpm"), "php8.4-fpm.service");
+        for whole in ["a@b.service", "user.slice", "/system.slice/x", "x.scope"] {
+            assert_eq!(unit(whole), whole);
         }
     }
 

@@ -8,7 +8,9 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wideleaf_keep::{Config, DROP_IN, Edit, MemoryThp, apply, differences, drop_in_path, restore};
+use wideleaf_keep::{
+    Config, DROP_IN, Edit, MemoryThp, apply, differences, drop_in_path, restore, unit,
+};
 use wideleaf_kit::names::printable;
 use wideleaf_kit::size::parse;
 use wideleaf_run::{TUNABLE, has_tunable};
@@ -186,7 +188,8 @@ fn edits(args: &Args) -> Result<Vec<Edit>> {
         }
         add(&mut config.programs, program);
     }
-    for service in &args.service {
+    let services: Vec<String> = args.service.iter().map(|name| unit(name)).collect();
+    for service in &services {
         add(&mut config.services, service.clone());
     }
     for image in &args.image {
@@ -198,7 +201,7 @@ fn edits(args: &Args) -> Result<Vec<Edit>> {
     if tunable(args.tunable) {
         edits.push(Edit::new(&args.root.join(TUNABLES), with_tunable)?);
     }
-    for service in &args.service {
+    for service in &services {
         let Some(thp) = memory_thp(args.memory_thp, service) else {
             continue;
         };

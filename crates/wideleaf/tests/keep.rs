@@ -477,7 +477,7 @@ fn a_drop_in_is_written_only_where_systemd_has_the_setting_and_it_is_in_the_way(
 #[test]
 fn a_name_without_a_drop_in_is_an_error_only_where_one_is_wanted() {
     let root = root();
-    for name in ["x", "/system.slice/x.service", "../x.service"] {
+    for name in ["x.slice", "/system.slice/x.service", "../x.service"] {
         let named = ["--service", name];
         let wanted = enable(
             root.path(),
