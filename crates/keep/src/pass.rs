@@ -9,6 +9,7 @@ use wideleaf_fill::{
     Budget, Filled, Geometry, Left, Limits, Plan, Text, Texts, Why, act, look, of_processes,
 };
 use wideleaf_kit::events::Event;
+use wideleaf_kit::size::bytes;
 use wideleaf_procmap::{Scope, Select, Within};
 use wideleaf_procset::{Machinery, select};
 use wideleaf_stage::{Request, Stage};
@@ -81,7 +82,7 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
         let left = limit.saturating_sub(budget.taken);
         let taken = collapse(running, &plans, &filled, left, source);
         if taken > 0 {
-            done.push(format!("collapse made {taken} bytes of text wide"));
+            done.push(format!("collapse made {} of text wide", bytes(taken, false)));
             let again = plans.into_iter().zip(&mut filled);
             plans = again
                 .map(|(plan, filled)| look_again(plan.text, filled, &sizes))
