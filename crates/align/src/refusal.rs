@@ -109,7 +109,7 @@ pub enum Refusal {
     #[error("cannot be restored: it was changed since it was aligned")]
     Changed,
     /// What was written is not what was planned: a fault of the disk, or ours.
-    #[error("what was written differs from what was planned at {0}; nothing was replaced")]
+    #[error("the file that was written differs from the plan at {0}; nothing was replaced")]
     Mismatch(String),
     /// A system call failed.
     #[error("{what}: {error}")]

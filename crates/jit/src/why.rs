@@ -87,7 +87,7 @@ impl Why {
             Self::Unpopulated => {
                 "is reserved: nothing is in its whole blocks yet, and collapse leaves them so"
             }
-            Self::Unseen => "what maps it cannot be seen without root",
+            Self::Unseen => "the leaves that map it cannot be seen without root",
             Self::Disabled => {
                 "the process, or what started it, forbids such folios for all its memory \
                  (PR_SET_THP_DISABLE)"

@@ -241,7 +241,7 @@ impl<J: Job> Deref for Measured<'_, J> {
 }
 
 fn report<J: Job>(outcome: &Value) -> Result<J::Report> {
-    J::Report::deserialize(outcome).context("what the guest found is nothing that this job finds")
+    J::Report::deserialize(outcome).context("the guest's answer is nothing that this job finds")
 }
 
 /// A job of any kind.

@@ -205,7 +205,7 @@ fn linear_map(out: &mut String, snapshot: &Snapshot) {
         (
             "wideleaf_linear_map_changes",
             "",
-            "What happened to leaves of the kernel's linear map since boot.",
+            "Splits and collapses of the kernel's linear map since boot.",
             "what",
             &snapshot.linear_events,
         ),

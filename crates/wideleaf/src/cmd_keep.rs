@@ -76,7 +76,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 say(&format!("{}: read again", args.config.display()));
                 config = new;
             }
-            Err(why) => say(&format!("{why}; what it was before is kept")),
+            Err(why) => say(&format!("{why}; the settings before are kept")),
         }
     }
 }

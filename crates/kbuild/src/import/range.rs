@@ -183,7 +183,7 @@ impl Range {
         }
         let path = PathBuf::from(written);
         let text = fs::read_to_string(&path)
-            .with_context(|| format!("{revision}: what it changes is no text"))?;
+            .with_context(|| format!("{revision}: a file that it changes is no text"))?;
         fs::write(&path, mail::anonymous(&text))?;
         Ok(path)
     }

@@ -365,7 +365,7 @@ impl Matrix {
         if stop.load(Ordering::SeqCst) {
             tell!("wideleaf: interrupted; the same command goes on from here");
             if self.on == On::Slurm {
-                tell!("wideleaf: what was submitted goes on in Slurm; scancel ends it");
+                tell!("wideleaf: submitted rows go on in Slurm; scancel ends them");
             }
             return Ok(ExitCode::from(INTERRUPTED));
         }
