@@ -82,7 +82,10 @@ pub fn pass(config: &Config, in_vain: &mut InVain) -> Result<Pass, wideleaf_proc
         let left = limit.saturating_sub(budget.taken);
         let taken = collapse(running, &plans, &filled, left, source);
         if taken > 0 {
-            done.push(format!("collapse made {} of text wide", bytes(taken, false)));
+            done.push(format!(
+                "collapse made {} of text wide",
+                bytes(taken, false)
+            ));
             let again = plans.into_iter().zip(&mut filled);
             plans = again
                 .map(|(plan, filled)| look_again(plan.text, filled, &sizes))

@@ -179,7 +179,9 @@ fn of_image(image: &str, sizes: &Geometry, texts: &mut Texts) -> Result<()> {
     };
     match Choice::default().select(Some(image)) {
         Ok(running) => {
-            tell!("wideleaf: fill: {why}; the files that containers of {image} have mapped are filled");
+            tell!(
+                "wideleaf: fill: {why}; the files that containers of {image} have mapped are filled"
+            );
             of_running(None, &running, sizes, texts).map(drop)
         }
         Err(_) => Err(why.into()),
