@@ -75,7 +75,9 @@ impl Why {
                 "left out: reserved for text that the program has not made yet; a folio would only \
                  take memory"
             }
-            Why::Limit => "left out: it would take more memory than the limit; --limit and --reclaim raise it",
+            Why::Limit => {
+                "left out: it would take more memory than the limit; --limit and --reclaim raise it"
+            }
             Why::NoMemory => {
                 "left out: not enough free memory in whole blocks, others would have to wait for it; --reclaim allows that"
             }

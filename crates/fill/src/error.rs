@@ -121,7 +121,9 @@ impl Why {
                  not written yet, or its file system has no such folios; the kernel tells which only \
                  to root and the file's owner"
             }
-            Why::Limit => "left out: it would take more memory than the limit; --limit and --reclaim raise it",
+            Why::Limit => {
+                "left out: it would take more memory than the limit; --limit and --reclaim raise it"
+            }
             Why::ReadLimit => "left out: it would read more than --read allows",
             Why::Time => "left out: the time that --time allows is over",
             Why::NoMemory => {

@@ -225,7 +225,7 @@ fn the_limit_holds_and_what_is_left_is_told() {
         "{}",
         text(&output.stderr)
     );
-    assert!(text(&output.stdout).contains("more memory than --limit allows"));
+    assert!(text(&output.stdout).contains("more memory than the limit"));
 }
 
 #[test]
