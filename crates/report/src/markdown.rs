@@ -222,7 +222,8 @@ mod tests {
     fn the_pages_of_this_project_are_as_the_figures_say() {
         let figures = Figures::read(&["../../results".into()]).unwrap();
         let mut asked = std::collections::BTreeSet::new();
-        let folders = ["", "/jobs", "/lab", "/results", "/tool"].map(|f| format!("../../docs{f}"));
+        let folders = ["", "/jobs", "/lab", "/results", "/tool", "/walkthroughs"];
+        let folders = folders.map(|folder| format!("../../docs{folder}"));
         let docs = folders.iter().flat_map(|folder| {
             let items = std::fs::read_dir(folder).unwrap();
             items.map(|item| item.unwrap().path())

@@ -155,7 +155,7 @@ fn it_mends_what_became_narrow_reads_its_file_again_and_is_alone() {
     fs::write(kept.config(), "nonsense").unwrap();
     let broken = next();
     assert!(
-        broken.contains("keep.toml") && broken.contains("is kept"),
+        broken.contains("keep.toml") && broken.contains("are kept"),
         "{broken}"
     );
     drop(daemon);
