@@ -2,7 +2,7 @@
 //! The side-by-side table.
 //!
 //! Plain text, at least two blanks between columns: `awk -F'  +'` takes it apart. It is
-//! [`COLUMNS`] wide at most, as long as its words allow that.
+//! 100 columns wide at most, as long as its words allow that.
 
 use crate::compare::widest_spread;
 use crate::job::{AnyJob, Look};
