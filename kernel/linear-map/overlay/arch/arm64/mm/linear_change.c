@@ -28,9 +28,9 @@ static int split_and_change(unsigned long start, unsigned long end,
 {
 	int ret = linear_map_split_edges(start, end);
 
-	if (ret)
-		return ret;
-	ret = linear_map_change_leaves(start, end, set_mask, clear_mask);
+	if (!ret)
+		ret = linear_map_change_leaves(start, end, set_mask, clear_mask);
+	/* One edge may be split where the other found no memory */
 	linear_map_mark(start, end);
 	return ret;
 }
