@@ -31,6 +31,11 @@ pub fn make_workers_fail() -> Result<()> {
     Ok(())
 }
 
+/// Whether the kernel can make allocations of chosen tasks fail.
+pub fn possible() -> bool {
+    Path::new(FOLDER).exists() && Path::new("/proc/self/make-it-fail").exists()
+}
+
 /// Makes one chosen allocation of this thread fail, whatever the probability is.
 #[derive(Debug)]
 pub struct Nth(File);

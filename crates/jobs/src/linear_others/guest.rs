@@ -177,6 +177,8 @@ impl Meeting<'_> {
     /// nobody has of it in the end goes.
     fn hotplug(&mut self) -> Result<()> {
         let (port, bytes) = (self.port, self.options.plug.min(2 * hotplug::block()?));
+        let failed = hotplug::short(port, bytes)?;
+        self.count("failed_in_workers", failed);
         let times = self.during_changes(|| hotplug::movable(port, bytes))?;
         self.count("plugged", times);
 

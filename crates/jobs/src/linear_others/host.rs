@@ -110,6 +110,7 @@ impl Job for LinearOthers {
             figure("refused_cpus", "events", "CPUs that the kernel refused"),
             figure("switched_cpus", "events", "CPUs switched off and on"),
             figure("hibernations", "events", "images of the machine made"),
+            figure("failed_in_workers", "events", "allocations of kernel workers that failed while memory was plugged"),
             figure("plugged", "events", "memory plugged and unplugged"),
             figure("unplugged_of_kernel_bytes", "bytes", "unplugged of the memory that the kernel booted with"),
             figure("guarded_allocations", "events", "allocations of kfence after its pool was split from the map"),

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 use std::fs;
 use std::time::{Duration, Instant};
+use wideleaf_guest::kit::inject::{self, Injection};
 use wideleaf_guest::kit::linear;
 use wideleaf_guest::kit::linear_owned::Owned;
 use wideleaf_guest::port::Port;
@@ -19,6 +20,9 @@ const BLOCK: &str = "/sys/devices/system/memory/block_size_bytes";
 /// How long memory may take to come or go: blocks are emptied page by page, and a kernel with
 /// KASAN takes more than a minute for 1G on a busy host.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How long allocations fail while memory is plugged. Adding 128M takes less.
+const SHORT: Duration = Duration::from_secs(5);
 
 /// How much of what was plugged is used, in bytes at most.
 const USED: u64 = 64 << 20;
@@ -76,6 +80,31 @@ pub fn movable(port: &Port, bytes: u64) -> Result<()> {
         plugged.before
     );
     owned.check_all().map(drop)
+}
+
+/// Plugs memory while one in ten allocations of the kernel's workers fails, the driver's among them,
+/// and has it taken away once it is there: the driver tries again after 50 s. Returns how many
+/// failed: none if the kernel has no such faults.
+pub fn short(port: &Port, bytes: u64) -> Result<u64> {
+    if !inject::possible() {
+        return Ok(0);
+    }
+    fs::write(POLICY, "online_movable").context(POLICY)?;
+    let before = mapped();
+    let injection = Injection::of_tasks()?;
+    ask(port, bytes)?;
+    let begun = Instant::now();
+    while begun.elapsed() < SHORT {
+        // Workers come and go.
+        inject::make_workers_fail()?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let failed = injection.end()?;
+    ensure!(failed > 0, "no allocation failed");
+    wait("memory after allocations failed", || mapped() >= before + bytes)?;
+    ask(port, 0)?;
+    wait("memory gone", || mapped() <= before)?;
+    Ok(failed)
 }
 
 impl Plugged {

@@ -5,11 +5,35 @@
  * between, and have somebody look later whether leaves can grow again.
  */
 #include <linux/init.h>
+#include <linux/kfence.h>
 #include <linux/memblock.h>
 #include <linux/mm.h>
 
+#include <asm/linear_change.h>
 #include <asm/linear_map.h>
 #include <asm/memory.h>
+
+/* From a split to the last entry of the change, and while leaves are made wider */
+DEFINE_MUTEX(pgtable_split_lock);
+
+/* Where kfence and debug_pagealloc change pages in atomic context, none is wide */
+static bool may_be_wide(unsigned long start)
+{
+	return linear_map_may_change_size() && __is_lm_address(start) &&
+	       !is_kfence_address((void *)start);
+}
+
+static int split_and_change(unsigned long start, unsigned long end,
+			    pgprot_t set_mask, pgprot_t clear_mask)
+{
+	int ret = linear_map_split_edges(start, end);
+
+	if (!ret)
+		ret = linear_map_change_leaves(start, end, set_mask, clear_mask);
+	/* One edge may be split where the other found no memory */
+	linear_map_mark(start, end);
+	return ret;
+}
 
 /**
  * linear_map_change - change permissions in the linear map
@@ -19,7 +43,8 @@
  * @clear_mask: bits to clear, before others are set
  *
  * Does not invalidate TLBs. May sleep, unless the range is mapped by pages for
- * good, see linear_map_change_begin().
+ * good: those of kfence are changed in atomic context, and none is wide under
+ * debug_pagealloc.
  *
  * Return: 0, -ENOMEM if a leaf has to be split and there is no memory for a
  *	   table (then nothing is changed), -EINVAL if something is not mapped.
@@ -28,20 +53,17 @@ int linear_map_change(unsigned long start, unsigned long size,
 		      pgprot_t set_mask, pgprot_t clear_mask)
 {
 	unsigned long end;
-	bool wide;
-	int ret = 0;
+	int ret;
 
 	/* page_address() has the tag of the page */
 	start = __tag_reset(start);
 	end = start + size;
-	wide = linear_map_change_begin(start);
-	if (wide)
-		ret = linear_map_split_edges(start, end);
-	if (!ret)
-		ret = linear_map_change_leaves(start, end, set_mask,
-					       clear_mask);
-	if (wide)
-		linear_map_change_end(start, end);
+	if (!may_be_wide(start))
+		return linear_map_change_leaves(start, end, set_mask, clear_mask);
+
+	mutex_lock(&pgtable_split_lock);
+	ret = split_and_change(start, end, set_mask, clear_mask);
+	mutex_unlock(&pgtable_split_lock);
 	return ret;
 }
 
@@ -62,11 +84,24 @@ int linear_map_split_to_pages(unsigned long start, unsigned long end)
 	if (!linear_map_may_change_size())
 		return 0;
 
-	linear_map_hold();
+	mutex_lock(&pgtable_split_lock);
 	for (addr = start; addr < end && !ret; addr += PAGE_SIZE)
 		ret = linear_map_split_edges(addr, addr + PAGE_SIZE);
-	linear_map_release();
+	mutex_unlock(&pgtable_split_lock);
 	return ret;
+}
+
+/**
+ * linear_map_widen - have leaves of a range grow that are mapped by pages
+ * @start: first physical address
+ * @end: address after the last
+ */
+void linear_map_widen(phys_addr_t start, phys_addr_t end)
+{
+	mutex_lock(&pgtable_split_lock);
+	linear_map_mark((unsigned long)__phys_to_virt(start),
+			(unsigned long)__phys_to_virt(end));
+	mutex_unlock(&pgtable_split_lock);
 }
 
 /*
@@ -76,9 +111,7 @@ int linear_map_split_to_pages(unsigned long start, unsigned long end)
  */
 static int __init widen_boot_map(void)
 {
-	if (linear_map_may_change_size())
-		linear_map_mark(__phys_to_virt(memblock_start_of_DRAM()),
-				__phys_to_virt(memblock_end_of_DRAM()));
+	linear_map_widen(memblock_start_of_DRAM(), memblock_end_of_DRAM());
 	return 0;
 }
 late_initcall(widen_boot_map);

@@ -9,22 +9,20 @@
  * never to raise a TLB conflict abort for entries of different size
  * (FEAT_BBM, Arm ARM, "Support levels for changing block size").
  *
- * Who changes permissions holds linear_map_sem for reading, from before the
- * split to after the last entry. The worker holds it for writing while it
- * looks at one table and rewrites it. So an entry never changes under the
- * worker, and nobody writes to a table that the worker is about to free.
+ * Changes of permissions hold pgtable_split_lock from before the split to after
+ * the last entry. The worker holds it while it looks at one table and
+ * rewrites it. So an entry never changes under the worker, and nobody writes to
+ * a table that the worker is about to free.
  *
  * A collapse invalidates the whole range of the leaf, cached table entries
  * included, before it lets go of the lock. So no CPU walks a table that is freed,
  * and no narrower entry is left that invalidating one address of the wide one
  * would miss.
  *
- * Others read the tables without that lock. kexec and kfence stop the worker
- * meanwhile, see linear_map_hold(). The worker excludes ptdump by init_mm's
- * mmap_lock, and memory hotplug by get_online_mems(). Hibernation freezes it.
+ * Readers of the tables that change nothing, as ptdump and kexec, hold the
+ * mmap_lock of init_mm, which the worker has for writing. Memory hotplug is
+ * excluded by get_online_mems(), and hibernation freezes the worker.
  */
-#define pr_fmt(fmt) "linear map: " fmt
-
 #include <linux/debugfs.h>
 #include <linux/kfence.h>
 #include <linux/ktime.h>
@@ -33,8 +31,6 @@
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/pgtable.h>
-#include <linux/rwsem.h>
-#include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
 #include <asm/kfence.h>
@@ -45,60 +41,36 @@
 /* How long after the first change the worker looks: many come in bursts */
 #define COLLAPSE_DELAY		HZ
 
-/* How many tables one pass looks at, and when the next one goes on */
-#define TABLES_PER_PASS		256
-#define PASS_DELAY		msecs_to_jiffies(10)
+/* The same where leaves are split again and again as soon as they are whole */
+#define COLLAPSE_DELAY_MAX	(16 * HZ)
 
-static DECLARE_RWSEM(linear_map_sem);
-
-/* How many want the worker to leave all tables alone */
-static atomic_t holders = ATOMIC_INIT(0);
-
-#define NR_RANGES	16
-
+/**
+ * struct leaf_range - where leaves may grow, in whole widest leaves
+ * @start: first address
+ * @end: address after the last
+ * @due: when the worker is to look, or did, if nothing changed since
+ * @delay: how long after the change that is
+ * @changed: since the worker looked; false if the range is only remembered
+ */
 struct leaf_range {
 	unsigned long start;
 	unsigned long end;
+	unsigned long due;
+	unsigned long delay;
+	bool changed;
 };
 
 /*
- * Ranges of whole widest leaves: a change may let that leaf come back. Where
- * there are too many, two become one with all between them.
+ * Where there are too many ranges, what is only remembered is forgotten, or two
+ * become one with all between them. Under pgtable_split_lock.
  */
-struct leaf_ranges {
-	unsigned int nr;
-	struct leaf_range range[NR_RANGES];
-};
-
-/* What was changed since the worker last began, and what it is at */
-static DEFINE_SPINLOCK(marked_lock);
-static struct leaf_ranges marked;
-static struct leaf_ranges todo;
+static struct leaf_range ranges[16];
+static unsigned int nr_ranges;
 
 static unsigned long longest_hold_ns;
 
 static void collapse_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(collapse, collapse_work);
-
-/**
- * linear_map_hold - keep leaves from growing and tables from being freed
- *
- * Permissions may change and leaves be split meanwhile. The holder may sleep, and
- * allocate memory: no lock is held, the worker tries again later.
- */
-void linear_map_hold(void)
-{
-	atomic_inc(&holders);
-	/* The worker may have looked at it before, and be at a table */
-	down_read(&linear_map_sem);
-	up_read(&linear_map_sem);
-}
-
-/** linear_map_release - undo linear_map_hold() */
-void linear_map_release(void)
-{
-	atomic_dec(&holders);
-}
 
 /* The widest leaf that this granule has */
 static unsigned long widest_leaf(void)
@@ -114,130 +86,92 @@ static unsigned long gap(const struct leaf_range *a, const struct leaf_range *b)
 	return b->end < a->start ? a->start - b->end : 0;
 }
 
-static void note_range(struct leaf_ranges *ranges, const struct leaf_range *new)
+/*
+ * A range for what was changed: one that has it, a free or forgotten one, or the
+ * nearest, which grows.
+ */
+static struct leaf_range *range_for(const struct leaf_range *new)
 {
-	struct leaf_range *end = ranges->range + ranges->nr;
-	struct leaf_range *range, *near = ranges->range;
+	struct leaf_range *range, *near = ranges, *forget = NULL;
 
-	for (range = near; range < end; range++)
+	for (range = ranges; range < ranges + nr_ranges; range++) {
+		if (range->start <= new->start && range->end >= new->end)
+			return range;
+		if (!range->changed)
+			forget = range;
 		if (gap(range, new) < gap(near, new))
 			near = range;
+	}
 
-	if (!ranges->nr || (gap(near, new) && ranges->nr < NR_RANGES)) {
-		ranges->range[ranges->nr++] = *new;
-		return;
+	if (nr_ranges < ARRAY_SIZE(ranges))
+		forget = &ranges[nr_ranges++];
+	if (forget) {
+		*forget = *new;
+		return forget;
 	}
 	near->start = min(near->start, new->start);
 	near->end = max(near->end, new->end);
+	return near;
 }
 
 /**
  * linear_map_mark - look whether leaves of a range can grow, in a while
  * @start: first address
  * @end: address after the last
+ *
+ * A leaf that changes again soon after it was looked at will do so once more:
+ * it is left alone for longer.
+ *
+ * Context: pgtable_split_lock is held.
  */
 void linear_map_mark(unsigned long start, unsigned long end)
 {
-	struct leaf_range range = {
+	const struct leaf_range new = {
 		.start = ALIGN_DOWN(start, widest_leaf()),
 		.end = ALIGN(end, widest_leaf()),
+		.due = jiffies - COLLAPSE_DELAY_MAX,
 	};
+	struct leaf_range *range;
 
-	spin_lock(&marked_lock);
-	note_range(&marked, &range);
-	spin_unlock(&marked_lock);
+	lockdep_assert_held(&pgtable_split_lock);
+	if (!linear_map_may_change_size())
+		return;
 
+	range = range_for(&new);
+	if (range->changed)
+		return;
+
+	range->changed = true;
+	if (time_before(jiffies, range->due + COLLAPSE_DELAY))
+		range->delay = min(2 * range->delay, COLLAPSE_DELAY_MAX);
+	else
+		range->delay = COLLAPSE_DELAY;
+	range->due = jiffies + range->delay;
 	queue_delayed_work(system_freezable_wq, &collapse, COLLAPSE_DELAY);
 }
 
 /**
- * linear_map_change_begin - keep leaves from growing while they are changed
- * @start: first address of the change
+ * linear_map_wide_entry - find the entry that can stand for many
+ * @entries: of the leaves that the wide one begins and ends with
+ * @nr: how many, a power of two
+ * @size: how much each maps
  *
- * May sleep, unless @start is mapped by pages for good: those of kfence are
- * changed in atomic context, and nothing is collapsed under debug_pagealloc.
- *
- * Return: true if linear_map_change_end() is to be called.
+ * Return: the first entry, if all are valid, map consecutive memory from an
+ *	   address that the wide leaf may begin at, and differ in nothing but
+ *	   the contiguous bit, which it does not have. Otherwise 0.
  */
-bool linear_map_change_begin(unsigned long start)
+u64 linear_map_wide_entry(const u64 *entries, unsigned int nr, unsigned long size)
 {
-	if (!linear_map_may_change_size() || !__is_lm_address(start) ||
-	    is_kfence_address((void *)start))
-		return false;
-
-	down_read(&linear_map_sem);
-	return true;
-}
-
-/**
- * linear_map_change_end - the entries are changed; what is uniform may grow
- * @start: first address of the change
- * @end: address after the last
- */
-void linear_map_change_end(unsigned long start, unsigned long end)
-{
-	up_read(&linear_map_sem);
-	linear_map_mark(start, end);
-}
-
-/**
- * linear_map_uniform_ptes - could one leaf stand for these pages?
- * @ptep: the first entry, of the first page of that leaf
- * @nr: how many pages the leaf has, a power of two
- *
- * It could if all are valid, map consecutive pages from one that the leaf may
- * begin with, and differ in nothing else. The contiguous bit may be set.
- *
- * Return: true if so.
- */
-bool linear_map_uniform_ptes(pte_t *ptep, unsigned int nr)
-{
-	pte_t first = __ptep_get(ptep);
-	unsigned long pfn = pte_pfn(first);
+	u64 first = READ_ONCE(entries[0]) & ~PTE_CONT;
 	unsigned int i;
 
-	if (!pte_valid(first) || !IS_ALIGNED(pfn, nr))
-		return false;
+	if (!(first & PTE_VALID) || first & (nr * size - size))
+		return 0;
 
-	for (i = 1; i < nr; i++) {
-		pte_t pte = __ptep_get(ptep + i);
-
-		if (!pte_valid(pte) || pte_pfn(pte) != pfn + i ||
-		    (pgprot_val(pte_pgprot(pte)) ^
-		     pgprot_val(pte_pgprot(first))) & ~PTE_CONT)
-			return false;
-	}
-	return true;
-}
-
-/**
- * linear_map_uniform_pmds - could one leaf stand for these blocks?
- * @pmdp: the first entry, of the first block of that leaf
- * @nr: how many blocks the leaf has, a power of two
- *
- * Return: true if all are valid blocks, consecutive from one that the leaf may
- *	   begin with, and differ in nothing else.
- */
-bool linear_map_uniform_pmds(pmd_t *pmdp, unsigned int nr)
-{
-	const unsigned long step = PMD_SIZE >> PAGE_SHIFT;
-	pmd_t first = READ_ONCE(*pmdp);
-	unsigned long pfn = pmd_pfn(first);
-	unsigned int i;
-
-	if (!pmd_leaf(first) || !pmd_valid(first) || !IS_ALIGNED(pfn, nr * step))
-		return false;
-
-	for (i = 1; i < nr; i++) {
-		pmd_t pmd = READ_ONCE(pmdp[i]);
-
-		if (!pmd_leaf(pmd) || !pmd_valid(pmd) ||
-		    pmd_pfn(pmd) != pfn + i * step ||
-		    (pgprot_val(pmd_pgprot(pmd)) ^
-		     pgprot_val(pmd_pgprot(first))) & ~PTE_CONT)
-			return false;
-	}
-	return true;
+	for (i = 1; i < nr; i++)
+		if ((READ_ONCE(entries[i]) & ~PTE_CONT) != (first | i * size))
+			return 0;
+	return first;
 }
 
 /*
@@ -268,11 +202,13 @@ static unsigned long unplugged_with(struct mem_section *ms)
 	return early_section(ms) ? ULONG_MAX : MIN_MEMORY_BLOCK_SIZE;
 }
 
-static bool hotplug_allows(unsigned long start, unsigned long size)
+static bool may_be_leaf(unsigned long start, unsigned long size)
 {
 	unsigned long pfn = PHYS_PFN(__pa(start));
 	unsigned long end = pfn + (size >> PAGE_SHIFT);
 
+	if (must_stay(start, start + size))
+		return false;
 	if (size <= SUBSECTION_SIZE)
 		return true;
 
@@ -282,30 +218,11 @@ static bool hotplug_allows(unsigned long start, unsigned long size)
 	return true;
 }
 
-static bool may_be_leaf(unsigned long start, unsigned long size)
-{
-	return !must_stay(start, start + size) && hotplug_allows(start, size);
-}
-
-/* Does a range have a part of [@first, @last), which is of the kernel's image? */
-static bool has_image(unsigned long start, unsigned long size, void *first,
-		      void *last)
-{
-	return start < (unsigned long)lm_alias(last) &&
-	       start + size > (unsigned long)lm_alias(first);
-}
-
-static bool of_image(unsigned long start, unsigned long size)
-{
-	return start >= (unsigned long)lm_alias(_text) &&
-	       start + size <= (unsigned long)lm_alias(_end);
-}
-
 /**
  * linear_map_may_lose_table - may one leaf replace a table?
  * @start: first address
  * @size: bytes that the leaf would map
- * @prot: of the entries in the table
+ * @entry: an entry of the table, as it is for a page
  *
  * A page whose protection is not what all memory begins with gets that back
  * before it is freed. Some who do so cannot cope with failure, such as
@@ -316,216 +233,113 @@ static bool of_image(unsigned long start, unsigned long size)
  *
  * Return: true if the table can go.
  */
-bool linear_map_may_lose_table(unsigned long start, unsigned long size,
-			       pgprot_t prot)
+bool linear_map_may_lose_table(unsigned long start, unsigned long size, pte_t entry)
 {
-	u64 val = pgprot_val(prot) & ~PTE_CONT;
+	unsigned long image = (unsigned long)lm_alias(_text);
+	unsigned long data = (unsigned long)lm_alias(__init_end);
+	unsigned long end = (unsigned long)lm_alias(_end);
+	u64 prot = pgprot_val(pte_pgprot(entry)) & ~PTE_CONT;
 
-	if (has_image(start, size, __init_end, _end))
+	if (start < end && start + size > data)
 		return false;
-	if (val != pgprot_val(PAGE_KERNEL) &&
-	    val != pgprot_val(pgprot_tagged(PAGE_KERNEL)) &&
-	    !of_image(start, size))
+	if (prot != pgprot_val(PAGE_KERNEL) &&
+	    prot != pgprot_val(pgprot_tagged(PAGE_KERNEL)) &&
+	    (start < image || start + size > end))
 		return false;
 	return may_be_leaf(start, size);
 }
 
 /*
- * Nobody else writes to the entries. The hardware does not either: they are
- * not old, and no clean entry is writable. The barriers are those of the
- * invalidation that follows, once for all groups of a table.
+ * No other thread writes to the entries. The hardware does not either: they
+ * are not old, and no clean entry is writable. The barriers are those of the
+ * invalidation, once for all groups of the table.
  */
-static void fold_ptes(pte_t *ptep)
+static void fold_ptes(pte_t *ptep, unsigned long start)
 {
+	unsigned long end = start + PMD_SIZE;
+	unsigned long addr, from = end, to = start;
+	u64 entry;
 	int i;
 
-	for (i = 0; i < CONT_PTES; i++)
-		__set_pte_nosync(ptep + i, pte_mkcont(__ptep_get(ptep + i)));
-}
-
-static void fold_pmds(pmd_t *pmdp)
-{
-	int i;
-
-	for (i = 0; i < CONT_PMDS; i++)
-		set_pmd(pmdp + i, __pmd(pmd_val(READ_ONCE(pmdp[i])) | PTE_CONT));
-}
-
-static void collapse_to_cont_ptes(pmd_t *pmdp, unsigned long start)
-{
-	pte_t *ptep = pte_offset_kernel(pmdp, start);
-	unsigned long addr = start;
-	bool folded = false;
-	int i;
-
-	for (i = 0; i < PTRS_PER_PTE; i += CONT_PTES, addr += CONT_PTE_SIZE) {
-		if (pte_cont(__ptep_get(ptep + i)) ||
-		    !linear_map_uniform_ptes(ptep + i, CONT_PTES) ||
-		    !may_be_leaf(addr, CONT_PTE_SIZE))
+	for (addr = start; addr < end; addr += CONT_PTE_SIZE, ptep += CONT_PTES) {
+		if (pte_cont(__ptep_get(ptep)) || !may_be_leaf(addr, CONT_PTE_SIZE))
 			continue;
-
-		fold_ptes(ptep + i);
-		linear_map_count_collapse(LINEAR_MAP_PTE, LINEAR_MAP_CONT_PTE,
-					  CONT_PTE_SIZE);
-		folded = true;
+		entry = linear_map_wide_entry(&pte_val(*ptep), CONT_PTES, PAGE_SIZE);
+		if (!entry)
+			continue;
+		linear_map_count_collapse(&pte_val(*ptep), CONT_PTES, PAGE_SIZE,
+					  LINEAR_MAP_PTE, LINEAR_MAP_CONT_PTE);
+		for (i = 0; i < CONT_PTES; i++)
+			__set_pte_nosync(ptep + i, __pte(entry | i * PAGE_SIZE |
+							 PTE_CONT));
+		from = min(from, addr);
+		to = addr + CONT_PTE_SIZE;
 	}
-
-	if (folded)
-		linear_map_invalidate(start, start + PMD_SIZE);
+	if (from < to)
+		linear_map_invalidate(from, to);
 }
 
-static long cont_pte_bytes(pte_t *ptep)
-{
-	long bytes = 0;
-	int i;
-
-	for (i = 0; i < PTRS_PER_PTE; i += CONT_PTES)
-		if (pte_cont(__ptep_get(ptep + i)))
-			bytes += CONT_PTE_SIZE;
-	return bytes;
-}
-
-static pte_t *collapse_to_pmd(pmd_t *pmdp, pte_t *table, pte_t first,
-			      unsigned long start)
-{
-	long cont = cont_pte_bytes(table);
-	pgprot_t prot;
-
-	prot = __pgprot((pgprot_val(pte_pgprot(first)) &
-			 ~(PTE_TYPE_MASK | PTE_CONT)) | PMD_TYPE_SECT);
-	set_pmd(pmdp, pfn_pmd(pte_pfn(first), prot));
-	linear_map_invalidate(start, start + PMD_SIZE);
-
-	linear_map_count(start, LINEAR_MAP_CONT_PTE, -cont);
-	linear_map_count(start, LINEAR_MAP_PTE, cont);
-	linear_map_count_collapse(LINEAR_MAP_PTE, LINEAR_MAP_PMD, PMD_SIZE);
-	return table;
-}
-
-static pte_t *collapse_pte_table(pmd_t *pmdp, unsigned long start)
+/* Returns the table, if a block replaced it and nobody can find it any more */
+static void *collapse_pte_table(pmd_t *pmdp, unsigned long start)
 {
 	pte_t *table = pte_offset_kernel(pmdp, start);
-	pte_t first = __ptep_get(table);
+	u64 page = linear_map_wide_entry(&pte_val(*table), PTRS_PER_PTE, PAGE_SIZE);
 
-	if (linear_map_uniform_ptes(table, PTRS_PER_PTE) &&
-	    linear_map_may_lose_table(start, PMD_SIZE, pte_pgprot(first)))
-		return collapse_to_pmd(pmdp, table, first, start);
-
-	collapse_to_cont_ptes(pmdp, start);
-	return NULL;
-}
-
-static void collapse_to_cont_pmds(pmd_t *pmdp, unsigned long start)
-{
-	if (pmd_cont(READ_ONCE(*pmdp)) ||
-	    !linear_map_uniform_pmds(pmdp, CONT_PMDS) ||
-	    !may_be_leaf(start, CONT_PMD_SIZE))
-		return;
-
-	fold_pmds(pmdp);
-	linear_map_invalidate(start, start + CONT_PMD_SIZE);
-	linear_map_count_collapse(LINEAR_MAP_PMD, LINEAR_MAP_CONT_PMD,
-				  CONT_PMD_SIZE);
-}
-
-static long cont_pmd_bytes(pmd_t *pmdp)
-{
-	long bytes = 0;
-	int i;
-
-	for (i = 0; i < PTRS_PER_PMD; i += CONT_PMDS)
-		if (pmd_cont(READ_ONCE(pmdp[i])))
-			bytes += CONT_PMD_SIZE;
-	return bytes;
-}
-
-/* As pages of the block have it */
-static pgprot_t block_pgprot(pmd_t pmd)
-{
-	return __pgprot((pgprot_val(pmd_pgprot(pmd)) & ~PMD_TYPE_MASK) |
-			PTE_TYPE_PAGE);
-}
-
-static pmd_t *collapse_pmd_table(pud_t *pudp, unsigned long start)
-{
-	pmd_t *table = pmd_offset(pudp, start);
-	pmd_t first = READ_ONCE(*table);
-	pgprot_t prot;
-	long cont;
-
-	if (!pud_sect_supported() ||
-	    !linear_map_uniform_pmds(table, PTRS_PER_PMD) ||
-	    !linear_map_may_lose_table(start, PUD_SIZE, block_pgprot(first)))
+	if (!page || !linear_map_may_lose_table(start, PMD_SIZE, __pte(page))) {
+		fold_ptes(table, start);
 		return NULL;
-
-	cont = cont_pmd_bytes(table);
-	prot = __pgprot(pgprot_val(pmd_pgprot(first)) & ~PTE_CONT);
-	set_pud(pudp, pfn_pud(pmd_pfn(first), prot));
-	linear_map_invalidate(start, start + PUD_SIZE);
-
-	linear_map_count(start, LINEAR_MAP_CONT_PMD, -cont);
-	linear_map_count(start, LINEAR_MAP_PMD, cont);
-	linear_map_count_collapse(LINEAR_MAP_PMD, LINEAR_MAP_PUD, PUD_SIZE);
+	}
+	set_pmd(pmdp, __pmd((page & ~PTE_TYPE_MASK) | PMD_TYPE_SECT));
+	linear_map_invalidate(start, start + PMD_SIZE);
+	linear_map_count_collapse(&pte_val(*table), PTRS_PER_PTE, PAGE_SIZE,
+				  LINEAR_MAP_PTE, LINEAR_MAP_PMD);
 	return table;
 }
 
-/*
- * Look at the PMD entries from @addr to the end of their contiguous group. Stops
- * after the first that is a table: that is work enough under one lock.
- */
-static void *collapse_group(pud_t *pudp, unsigned long addr, unsigned long *next)
+static void fold_pmds(pmd_t *pmdp, unsigned long start, unsigned long end)
 {
-	unsigned long end = ALIGN_DOWN(addr, CONT_PMD_SIZE) + CONT_PMD_SIZE;
-	pmd_t *pmdp = pmd_offset(pudp, addr);
-	void *table;
+	unsigned long addr, from = end, to = start;
+	u64 entry;
+	int i;
 
-	for (; addr < end; addr += PMD_SIZE, pmdp++) {
-		if (!pmd_table(READ_ONCE(*pmdp)))
+	for (addr = start; addr < end; addr += CONT_PMD_SIZE, pmdp += CONT_PMDS) {
+		if (!pmd_leaf(READ_ONCE(*pmdp)) || pmd_cont(READ_ONCE(*pmdp)) ||
+		    !may_be_leaf(addr, CONT_PMD_SIZE))
 			continue;
-
-		table = collapse_pte_table(pmdp, addr);
-		*next = addr + PMD_SIZE;
-		/* A block now: with the others it may form a group */
-		if (table && *next == end)
-			*next = addr;
-		if (table || *next < end)
-			return table;
+		entry = linear_map_wide_entry(&pmd_val(*pmdp), CONT_PMDS, PMD_SIZE);
+		if (!entry)
+			continue;
+		linear_map_count_collapse(&pmd_val(*pmdp), CONT_PMDS, PMD_SIZE,
+					  LINEAR_MAP_PMD, LINEAR_MAP_CONT_PMD);
+		for (i = 0; i < CONT_PMDS; i++)
+			set_pmd(pmdp + i, __pmd(entry | i * PMD_SIZE | PTE_CONT));
+		from = min(from, addr);
+		to = addr + CONT_PMD_SIZE;
 	}
-
-	*next = end;
-	collapse_to_cont_pmds(pmd_offset(pudp, end - CONT_PMD_SIZE),
-			      end - CONT_PMD_SIZE);
-	if (!IS_ALIGNED(end, PUD_SIZE))
-		return NULL;
-	return collapse_pmd_table(pudp, end - PUD_SIZE);
+	if (from < to)
+		linear_map_invalidate(from, to);
 }
 
-/*
- * Look at what is mapped at @addr, which is aligned to PMD_SIZE. Returns the
- * table that a wider leaf replaced, which nobody can find any more; one at most.
- * *next is where to go on.
- */
-static void *collapse_step(unsigned long addr, unsigned long *next)
+/* The same for the entries that one widest leaf can stand for */
+static void *collapse_pmd_table(pud_t *pudp, unsigned long start)
 {
-	pgd_t *pgdp = pgd_offset_k(addr);
-	p4d_t *p4dp;
-	pud_t *pudp;
+	unsigned long end = start + widest_leaf();
+	pmd_t *table = pmd_offset(pudp, start);
+	u64 block = 0;
 
-	*next = ALIGN_DOWN(addr, PGDIR_SIZE) + PGDIR_SIZE;
-	if (pgd_none(READ_ONCE(*pgdp)))
+	if (pud_sect_supported() && pmd_leaf(READ_ONCE(*table)))
+		block = linear_map_wide_entry(&pmd_val(*table), PTRS_PER_PMD,
+					      PMD_SIZE);
+	if (!block || !linear_map_may_lose_table(start, PUD_SIZE,
+						 __pte(block | PTE_TYPE_PAGE))) {
+		fold_pmds(table, start, end);
 		return NULL;
-
-	p4dp = p4d_offset(pgdp, addr);
-	*next = ALIGN_DOWN(addr, P4D_SIZE) + P4D_SIZE;
-	if (p4d_none(READ_ONCE(*p4dp)))
-		return NULL;
-
-	pudp = pud_offset(p4dp, addr);
-	*next = ALIGN_DOWN(addr, PUD_SIZE) + PUD_SIZE;
-	if (pud_none(READ_ONCE(*pudp)) || !pud_table(READ_ONCE(*pudp)))
-		return NULL;
-
-	return collapse_group(pudp, addr, next);
+	}
+	set_pud(pudp, __pud(block));
+	linear_map_invalidate(start, end);
+	linear_map_count_collapse(&pmd_val(*table), PTRS_PER_PMD, PMD_SIZE,
+				  LINEAR_MAP_PMD, LINEAR_MAP_PUD);
+	return table;
 }
 
 /* Tables that boot made come from memblock */
@@ -537,74 +351,109 @@ static void free_table(void *table)
 		linear_map_free_table(table);
 }
 
-/* Look at the table at *addr and go on to the next; false if it is held */
-static bool collapse_one(unsigned long *addr)
+/* The entry of the PMD table that maps @addr, or NULL if none does */
+static pud_t *pmd_table_of(unsigned long addr)
 {
-	void *table = NULL;
-	u64 began, held;
-	bool may;
+	pgd_t *pgdp = pgd_offset_k(addr);
+	p4d_t *p4dp;
+	pud_t *pudp;
 
-	down_write(&linear_map_sem);
+	if (pgd_none(READ_ONCE(*pgdp)))
+		return NULL;
+	p4dp = p4d_offset(pgdp, addr);
+	if (p4d_none(READ_ONCE(*p4dp)))
+		return NULL;
+	pudp = pud_offset(p4dp, addr);
+	if (pud_none(READ_ONCE(*pudp)) || !pud_table(READ_ONCE(*pudp)))
+		return NULL;
+	return pudp;
+}
+
+/* Look at one table, of pages if @pmdp is not NULL, with all changes kept out */
+static void collapse_table(pud_t *pudp, pmd_t *pmdp, unsigned long start)
+{
+	void *table;
+	u64 began;
+
+	mutex_lock(&pgtable_split_lock);
 	began = ktime_get_ns();
-	may = !atomic_read(&holders);
-	if (may)
-		table = collapse_step(*addr, addr);
-	held = ktime_get_ns() - began;
-	up_write(&linear_map_sem);
+	table = pmdp ? collapse_pte_table(pmdp, start) :
+		       collapse_pmd_table(pudp, start);
+	longest_hold_ns = max(longest_hold_ns, ktime_get_ns() - began);
+	mutex_unlock(&pgtable_split_lock);
 
-	if (held > longest_hold_ns)
-		WRITE_ONCE(longest_hold_ns, held);
 	if (table)
 		free_table(table);
-	return may;
 }
 
-static void take_marked(void)
+/* From the pages up. Others may split leaves meanwhile, and mark them. */
+static void collapse_below(unsigned long start)
 {
-	spin_lock(&marked_lock);
-	todo = marked;
-	marked.nr = 0;
-	spin_unlock(&marked_lock);
+	unsigned long addr, end = start + widest_leaf();
+	pud_t *pudp = pmd_table_of(start);
+	pmd_t *pmdp;
+
+	if (!pudp)
+		return;
+
+	for (addr = start; addr < end; addr += PMD_SIZE) {
+		pmdp = pmd_offset(pudp, addr);
+		if (pmd_table(READ_ONCE(*pmdp)))
+			collapse_table(pudp, pmdp, addr);
+	}
+	collapse_table(pudp, NULL, start);
 }
 
-/* One pass; false if the next one is to go on, also if somebody holds the tables */
-static bool collapse_pass(void)
+/* Let others have the tables, and memory come and go, after each widest leaf */
+static void collapse_range(const struct leaf_range *range)
 {
-	int tables = TABLES_PER_PASS;
+	unsigned long addr;
 
-	while (todo.nr) {
-		struct leaf_range *range = &todo.range[todo.nr - 1];
-
-		if (range->start >= range->end) {
-			todo.nr--;
-			continue;
-		}
-		if (!tables-- || !collapse_one(&range->start))
-			return false;
+	for (addr = range->start; addr < range->end; addr += widest_leaf()) {
+		get_online_mems();
+		mmap_write_lock(&init_mm);
+		collapse_below(addr);
+		mmap_write_unlock(&init_mm);
+		put_online_mems();
 		cond_resched();
 	}
+}
+
+/*
+ * Is it time to look at a range? Then it counts as not changed from now on, and
+ * is remembered if it is one leaf: of more, others would have to be looked at.
+ */
+static bool take_due(struct leaf_range *range, bool *wait)
+{
+	if (!range->changed)
+		return false;
+	if (time_before(jiffies, range->due)) {
+		*wait = true;
+		return false;
+	}
+	range->changed = false;
+	range->due = jiffies;
+	if (range->end - range->start > widest_leaf())
+		range->end = range->start;
 	return true;
 }
 
 static void collapse_work(struct work_struct *work)
 {
-	bool done;
+	struct leaf_range todo;
+	bool take, wait = false;
+	unsigned int i;
 
-	if (!todo.nr)
-		take_marked();
-
-	get_online_mems();
-	mmap_read_lock(&init_mm);
-	done = collapse_pass();
-	mmap_read_unlock(&init_mm);
-	put_online_mems();
-
-	/* A change that came meanwhile may have queued it, for later than this */
-	if (!done)
-		mod_delayed_work(system_freezable_wq, &collapse, PASS_DELAY);
-	else if (READ_ONCE(marked.nr))
-		queue_delayed_work(system_freezable_wq, &collapse,
-				   COLLAPSE_DELAY);
+	for (i = 0; i < ARRAY_SIZE(ranges); i++) {
+		mutex_lock(&pgtable_split_lock);
+		todo = ranges[i];
+		take = take_due(&ranges[i], &wait);
+		mutex_unlock(&pgtable_split_lock);
+		if (take)
+			collapse_range(&todo);
+	}
+	if (wait)
+		queue_delayed_work(system_freezable_wq, &collapse, COLLAPSE_DELAY);
 }
 
 static int __init collapse_debugfs(void)

@@ -80,14 +80,24 @@ void linear_map_count_split_failure(void)
 
 /**
  * linear_map_count_collapse - count leaves that became a wider one
- * @from: what they were
- * @to: what they are now
- * @bytes: how much it maps
+ * @entries: of the leaves; some may have the contiguous bit
+ * @nr: how many
+ * @size: how much each maps
+ * @from: what those without the bit are
+ * @to: what they are together now
  */
-void linear_map_count_collapse(enum linear_map_leaf from,
-			       enum linear_map_leaf to, long bytes)
+void linear_map_count_collapse(const u64 *entries, unsigned int nr,
+			       unsigned long size, enum linear_map_leaf from,
+			       enum linear_map_leaf to)
 {
-	move_bytes(from, to, bytes);
+	long cont = 0;
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		if (entries[i] & PTE_CONT)
+			cont += size;
+	move_bytes(from + 1, to, cont);
+	move_bytes(from, to, nr * size - cont);
 	if (is_block(to))
 		atomic_long_dec(&table_pages);
 	count_vm_event(DIRECT_MAP_COLLAPSE);

@@ -12,17 +12,14 @@
  */
 #include <linux/cpufeature.h>
 #include <linux/mm.h>
-#include <linux/mutex.h>
 #include <linux/pgalloc.h>
 #include <linux/pgtable.h>
 #include <linux/set_memory.h>
 #include <linux/vmstat.h>
 
+#include <asm/linear_change.h>
 #include <asm/linear_map.h>
 #include <asm/tlbflush.h>
-
-/* Two changes may want to split one leaf */
-static DEFINE_MUTEX(split_lock);
 
 /**
  * linear_map_may_change_size - may a leaf of the linear map become another size?
@@ -215,19 +212,16 @@ static int split_at(unsigned long addr)
  * @start: first address, aligned to PAGE_SIZE
  * @end: address after the last
  *
- * Context: may sleep. The caller keeps leaves of the range from growing.
+ * Context: may sleep. pgtable_split_lock is held.
  * Return: 0, or -ENOMEM, and all leaves that are there map what they did.
  */
 int linear_map_split_edges(unsigned long start, unsigned long end)
 {
 	int ret;
 
-	mutex_lock(&split_lock);
+	lockdep_assert_held(&pgtable_split_lock);
 	ret = split_at(start);
-	if (!ret)
-		ret = split_at(end);
-	mutex_unlock(&split_lock);
-	return ret;
+	return ret ?: split_at(end);
 }
 
 static u64 changed(u64 val, pgprot_t set_mask, pgprot_t clear_mask)
@@ -235,7 +229,7 @@ static u64 changed(u64 val, pgprot_t set_mask, pgprot_t clear_mask)
 	return (val & ~pgprot_val(clear_mask)) | pgprot_val(set_mask);
 }
 
-/* What reaches beyond the range was split. If not, more would change than asked. */
+/* A leaf that reaches beyond the range was split, or more would change than asked. */
 static bool holds_leaf(unsigned long addr, unsigned long end, unsigned long size)
 {
 	return !WARN_ON_ONCE(!IS_ALIGNED(addr, size) || end - addr < size);

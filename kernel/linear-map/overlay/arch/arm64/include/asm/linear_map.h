@@ -6,6 +6,7 @@
 #ifndef __ASM_LINEAR_MAP_H
 #define __ASM_LINEAR_MAP_H
 
+#include <linux/mutex.h>
 #include <linux/types.h>
 
 #include <asm/pgtable-types.h>
@@ -33,29 +34,21 @@ void linear_map_count_table(unsigned long addr, long tables);
 void linear_map_count_split(enum linear_map_leaf from, enum linear_map_leaf to,
 			    long bytes);
 void linear_map_count_split_failure(void);
-void linear_map_count_collapse(enum linear_map_leaf from,
-			       enum linear_map_leaf to, long bytes);
+void linear_map_count_collapse(const u64 *entries, unsigned int nr,
+			       unsigned long size, enum linear_map_leaf from,
+			       enum linear_map_leaf to);
 
-/* What differs between kernels: how the base splits, and makes tables */
+/* Held from a split to the end of the change, and by who makes leaves wider */
+extern struct mutex pgtable_split_lock;
+
+/* Next to what splits leaves, and makes tables */
 bool linear_map_may_change_size(void);
 void linear_map_free_table(void *table);
 void linear_map_invalidate(unsigned long start, unsigned long end);
-int linear_map_split_edges(unsigned long start, unsigned long end);
-int linear_map_change_leaves(unsigned long start, unsigned long end,
-			     pgprot_t set_mask, pgprot_t clear_mask);
-int linear_map_change(unsigned long start, unsigned long size,
-		      pgprot_t set_mask, pgprot_t clear_mask);
-int linear_map_split_to_pages(unsigned long start, unsigned long end);
 
-void linear_map_hold(void);
-void linear_map_release(void);
 void linear_map_mark(unsigned long start, unsigned long end);
-bool linear_map_change_begin(unsigned long start);
-void linear_map_change_end(unsigned long start, unsigned long end);
 
-bool linear_map_uniform_ptes(pte_t *ptep, unsigned int nr);
-bool linear_map_uniform_pmds(pmd_t *pmdp, unsigned int nr);
-bool linear_map_may_lose_table(unsigned long start, unsigned long size,
-			       pgprot_t prot);
+u64 linear_map_wide_entry(const u64 *entries, unsigned int nr, unsigned long size);
+bool linear_map_may_lose_table(unsigned long start, unsigned long size, pte_t entry);
 
 #endif /* __ASM_LINEAR_MAP_H */
