@@ -101,7 +101,9 @@ pub fn short(port: &Port, bytes: u64) -> Result<u64> {
     }
     let failed = injection.end()?;
     ensure!(failed > 0, "no allocation failed");
-    wait("memory after allocations failed", || mapped() >= before + bytes)?;
+    wait("memory after allocations failed", || {
+        mapped() >= before + bytes
+    })?;
     ask(port, 0)?;
     wait("memory gone", || mapped() <= before)?;
     Ok(failed)

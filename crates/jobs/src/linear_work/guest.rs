@@ -58,8 +58,12 @@ type Pipe = (OwnedFd, File);
 /// How long the map may take to become wide again.
 const SETTLE: Duration = Duration::from_secs(6);
 
+/// One page of secret memory that comes and goes: how often, and how long each is there and gone.
+const LOOPS: u64 = 2000;
+const LOOP: Duration = Duration::from_millis(5);
+
 /// The phases by number.
-const PHASES: [&str; 9] = [
+const PHASES: [&str; 10] = [
     "scan",
     "read",
     "request",
@@ -69,6 +73,7 @@ const PHASES: [&str; 9] = [
     "restore",
     "settle",
     "read-again",
+    "loop",
 ];
 
 /// Does it.
@@ -115,7 +120,11 @@ fn run(options: &Task, port: &Port) -> Result<LinearReport> {
     // As before the first reads: what the collapse invalidated is in the TLB again.
     scan(&file, options.size)?;
     phase("read-again", || read(&file, options))?;
+    let loops = if changes > 0 { LOOPS } else { 0 };
+    phase("loop", || come_and_go(loops))?;
+    linear::take(&mut report, "looped");
     linear::take_longest_hold(&mut report);
+    report.counts.insert("loops".into(), loops);
     report.counts.insert("changes".into(), changes);
     report.counts.insert("calls".into(), options.calls);
     report.counts.insert("checked_bytes".into(), disk.size());
@@ -147,6 +156,18 @@ fn change(changes: u64) -> Result<(Vec<Secret>, Vec<Pipe>)> {
     }
     ensure!(secrets.len() as u64 == changes, "no memory for secrets");
     Ok((secrets, between))
+}
+
+/// The same leaf is split, and becomes wide if the kernel lets it, again and again.
+fn come_and_go(loops: u64) -> Result<()> {
+    for nth in 0..loops {
+        let page = wideleaf_bench::page_size() as usize;
+        let secret = Secret::new(page, nth)?.context("no memory for a secret")?;
+        std::thread::sleep(LOOP);
+        drop(secret);
+        std::thread::sleep(LOOP);
+    }
+    Ok(())
 }
 
 /// Memory that the kernel cannot move. Secret memory is of that kind, so who asks for some next gets

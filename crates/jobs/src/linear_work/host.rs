@@ -104,9 +104,11 @@ impl Job for LinearWork {
             counted("<phase>.kernel_instructions").shown("", "kernel instructions"),
             figure("<phase>.kernel_dtlb_l1_misses", "misses", "of the kernel's own data accesses").shown("", "kernel L1 dTLB misses"),
             figure("<phase>.kernel_dtlb_walks", "walks", "of the kernel's own data accesses").row("", WALKS),
+            counted("<phase>.tlb_invalidations").shown("", "TLB invalidations"),
             figure("collapse_calls", "calls", "of the kernel's worker that makes leaves wider, in all phases together; absent where it made none wider"),
             figure("collapse_instructions", "instructions", "of these calls"),
             figure("changes", "events", "places of the map that were changed and changed back"),
+            figure("loops", "events", "pages of secret memory made and dropped one after the other, 10 ms each"),
             figure("calls", "events", "reads, requests, and writes"),
             figure("checked_bytes", "bytes", "of the encrypted disk, all of which was read back after our own writes"),
         ];
@@ -173,7 +175,7 @@ impl Job for LinearWork {
     fn notes(&self, _: &Measured<'_, Self>) -> Vec<String> {
         vec![
             "change: secret memory is made, a page at a time; restore: it is given back; settle: \
-             6 s in which nothing is asked for."
+             6 s in which nothing is asked for; loop: a page of secret memory comes and goes for 20 s."
                 .into(),
             "encrypt: 4K at random to dm-crypt on a ramdisk; fio: the same by Debian's fio, its start \
              and end included; collapse: what the worker did from the first phase to the last."
