@@ -17,7 +17,7 @@ fn main() {
         here.join("src/export.c"),
         here.join("src/exec_read.c"),
     ];
-    let lean = here.join("../../kernel/lean/overlay/mm");
+    let reads = here.join("../../kernel/reads/overlay/mm");
 
     let mut build = cc::Build::new();
     // The object calls no library, so the distribution's GNU compiler serves
@@ -33,7 +33,7 @@ fn main() {
         .include(here.join("src/host"))
         .include(root.join("include"))
         .include(root.join("mm/tests"))
-        .include(&lean)
+        .include(&reads)
         .flag("-ffreestanding")
         .flag("-std=gnu11")
         .flag("-Wdeclaration-after-statement")
@@ -49,7 +49,7 @@ fn main() {
         root.join("mm/tests/leaf_align_cases.h"),
         root.join("mm/tests/leaf_read_cases.h"),
         root.join("include/linux/leaf_policy.h"),
-        lean.join("exec_read.h"),
+        reads.join("exec_read.h"),
         here.join("src/host"),
     ]
     .iter()

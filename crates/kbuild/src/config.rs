@@ -84,9 +84,9 @@ pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
 /// The fragment with the symbols that a whole series adds and that are off by default.
 fn symbols(series: SeriesName) -> Option<&'static str> {
     match series {
-        SeriesName::Fixes => None,
+        SeriesName::Fixes | SeriesName::Align | SeriesName::Khugepaged | SeriesName::Writes => None,
         SeriesName::Text => Some("patched"),
-        SeriesName::Lean => Some("lean"),
+        SeriesName::Reads => Some("reads"),
         SeriesName::LinearMap => Some("linear-map"),
     }
 }
@@ -103,7 +103,7 @@ pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
         "64k",
         "kunit",
         "patched",
-        "lean",
+        "reads",
         DISTRIBUTION,
     ];
     let dir = files.path().join("config");

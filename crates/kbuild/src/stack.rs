@@ -7,6 +7,7 @@ use crate::step::is_built;
 use crate::{Base, KernelDir, SeriesName, Variant};
 use anyhow::{Result, bail};
 use std::collections::BTreeSet;
+use std::iter;
 
 /// Series in the order in which they are applied; without any the source stays pristine.
 #[derive(Clone, Debug, Default)]
@@ -55,8 +56,11 @@ impl Stack {
     ///
     /// If a series cannot be read.
     pub fn ground(base: Base, name: SeriesName, files: &KernelDir) -> Result<Self> {
-        let ground = name.ground().into_iter();
-        let ground = ground.map(|name| Series::load(base, &files.series(name)));
+        let mut names = Vec::from_iter(iter::successors(name.ground(), |name| name.ground()));
+        names.reverse();
+        let ground = names
+            .iter()
+            .map(|&name| Series::load(base, &files.series(name)));
         Ok(Self(ground.collect::<Result<_>>()?))
     }
 

@@ -5,14 +5,20 @@ use wideleaf_kit::named;
 
 named!(
     /// A patch series: the folder `kernel/<series>`. Each applies and builds without the others, but
-    /// for the one that it stands on.
+    /// for those that it stands on.
     SeriesName, "series", {
         /// Bugs of the base are mended.
         Fixes = "fixes",
         /// Executable text is mapped by wide leaves.
         Text = "text",
-        /// The same with less code, for real programs.
-        Lean = "lean",
+        /// Mappings and programs are placed where wide leaves of text fit.
+        Align = "align",
+        /// Text is read and mapped by blocks that the TLB holds in one entry.
+        Reads = "reads",
+        /// Blocks of text that faults find in narrow folios are collapsed.
+        Khugepaged = "khugepaged",
+        /// Write faults on shared mappings map what fits of a folio.
+        Writes = "writes",
         /// The linear map is wide, split where needed, and wide again.
         LinearMap = "linear-map",
     }
@@ -37,7 +43,7 @@ named!(
         Evidence = "evidence",
         /// The whole series on text: text that was read narrow is collapsed as well.
         Patched = "patched",
-        /// The whole lean series on text.
+        /// The four series that have the aim of the one on text with less code.
         Lean = "lean",
         /// The whole series on the linear map: what was split is collapsed as well, and counted.
         LinearMap = "linear-map",
@@ -47,10 +53,13 @@ named!(
 );
 
 impl SeriesName {
-    /// The series that must be applied before it.
+    /// The series that must be applied right before it; that one may stand on another.
     pub fn ground(self) -> Option<Self> {
         match self {
-            Self::Text | Self::Lean => Some(Self::Fixes),
+            Self::Text | Self::Align => Some(Self::Fixes),
+            Self::Reads => Some(Self::Align),
+            Self::Khugepaged => Some(Self::Reads),
+            Self::Writes => Some(Self::Khugepaged),
             Self::Fixes | Self::LinearMap => None,
         }
     }
@@ -65,7 +74,13 @@ impl Variant {
             Self::Aligned | Self::Reads | Self::Writes | Self::Evidence | Self::Patched => {
                 &[SeriesName::Fixes, SeriesName::Text]
             }
-            Self::Lean => &[SeriesName::Fixes, SeriesName::Lean],
+            Self::Lean => &[
+                SeriesName::Fixes,
+                SeriesName::Align,
+                SeriesName::Reads,
+                SeriesName::Khugepaged,
+                SeriesName::Writes,
+            ],
             Self::LinearMap => &[SeriesName::LinearMap],
             Self::Both => &[SeriesName::Fixes, SeriesName::Text, SeriesName::LinearMap],
         }
@@ -81,6 +96,25 @@ impl Variant {
             | Self::LinearMap
             | Self::Both => None,
             Self::Aligned | Self::Reads | Self::Writes | Self::Evidence => Some(SeriesName::Text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_series_of_a_variant_finds_the_one_that_it_stands_on() {
+        for variant in Variant::ALL {
+            let all = variant.series();
+            for (number, name) in all.iter().enumerate() {
+                let ground = name.ground();
+                assert!(
+                    ground.is_none_or(|ground| all[..number].contains(&ground)),
+                    "{variant}: {name}"
+                );
+            }
         }
     }
 }

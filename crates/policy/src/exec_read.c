@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The rule for reads of the series lean, reachable by symbol from Rust. */
+/* The rule for reads of the series reads, reachable by symbol from Rust. */
 #include "exec_read.h"
 
 void exec_read_export(const struct exec_read *read,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rule of the series lean: how much of the text around a fault is read. Numbers of pages
-//! only; `kernel/lean/overlay/mm/exec_read.h` is the C that the kernel runs.
+//! The rule of the series reads: how much of the text around a fault is read. Numbers of pages
+//! only; `kernel/reads/overlay/mm/exec_read.h` is the C that the kernel runs.
 
 /// A fault on text that is not cached.
 #[repr(C)]

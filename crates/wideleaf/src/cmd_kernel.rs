@@ -78,7 +78,8 @@ enum Action {
     /// Write a series for a base as mails for `git am`, a cover letter first, from and signed off
     /// by git's user.name and user.email
     ///
-    /// The series text and lean stand on the series fixes: `git am` takes them after it.
+    /// Some stand on others, and `git am` takes them after those: text on fixes; align, reads,
+    /// khugepaged and writes one on the other, the first on fixes.
     Export {
         /// The series
         #[arg(long, default_value = "text", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]

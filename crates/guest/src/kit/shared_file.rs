@@ -164,6 +164,14 @@ pub fn write_all(mapping: Mapping, who: u64, round: u64) {
     }
 }
 
+/// Reads from each page of a mapping.
+pub fn read_all(mapping: Mapping) {
+    for page in 0..mapping.len / page_size() {
+        // SAFETY: inside of a mapping of the caller's.
+        unsafe { word(mapping.start, page, 0).read_volatile() };
+    }
+}
+
 /// The place that round `round` writes in page `page` of a mapping.
 pub fn word(start: u64, page: u64, round: u64) -> *mut u64 {
     (start + page * page_size() + round * WORD) as *mut u64

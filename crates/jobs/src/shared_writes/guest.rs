@@ -2,7 +2,7 @@
 //! Processes that write to shared mappings of files of their own, unmap them, and begin anew:
 //! what will-it-scale's `page_fault3` does, in several ways, and what must hold of the writes.
 
-use super::writers::Work as Writing;
+use super::writers::{Before, Work as Writing};
 use super::{Case, NAME, Report, Task, proofs, writers};
 use anyhow::{Context, Result};
 use nix::mount::{MsFlags, mount};
@@ -54,18 +54,21 @@ struct Way {
     before: u64,
     /// Bytes by which address and file offset differ, modulo all leaves.
     skew: u64,
+    /// What the processes do before.
+    first: Before,
     /// What is written to `fault_around_bytes` before.
     fault_around: Option<u64>,
 }
 
 /// The ways, in order. Half a folio and a page cut folios off wherever leaves end.
-fn ways() -> [Way; 5] {
+fn ways() -> [Way; 7] {
     let (page, folio) = (page_size(), folio());
     let way = |name, piece, before, skew| Way {
         name,
         piece,
         before,
         skew,
+        first: Before::Nothing,
         fault_around: None,
     };
     [
@@ -73,6 +76,14 @@ fn ways() -> [Way; 5] {
         way("large", folio, 0, 0),
         way("cut", folio, folio / 2 + page, 0),
         way("askew", folio, 0, page),
+        Way {
+            first: Before::Read,
+            ..way("read", folio, 0, 0)
+        },
+        Way {
+            first: Before::WriteAndSync,
+            ..way("synced", folio, 0, 0)
+        },
         Way {
             fault_around: Some(page),
             ..way("stated", folio, 0, 0)
@@ -145,11 +156,16 @@ fn run(name: &str, id: u8, way: &Way, folder: &Path, size: u64, port: &Port) -> 
             )
         })
         .collect::<Result<Vec<_>>>()?;
+    let rounds = match way.first {
+        Before::Nothing => ROUNDS,
+        Before::Read | Before::WriteAndSync => 1,
+    };
     let work = Writing {
         before: way.before,
         len: size,
         skew: way.skew,
-        rounds: ROUNDS,
+        first: way.first,
+        rounds,
         id: u64::from(id),
     };
     port.send(&Message::Phase {
@@ -166,13 +182,13 @@ fn run(name: &str, id: u8, way: &Way, folder: &Path, size: u64, port: &Port) -> 
     marker::leave();
     crew.end()?;
     for (n, file) in files.into_iter().enumerate() {
-        file.verify(way.before, size, n as u64, ROUNDS)?;
+        file.verify(way.before, size, n as u64, way.first.words(rounds))?;
         file.remove()?;
     }
     Ok(Case {
         name: name.into(),
         id: u64::from(id),
-        pages: PROCESSES * ROUNDS * size / page_size(),
+        pages: PROCESSES * rounds * size / page_size(),
         faults,
     })
 }

@@ -41,15 +41,10 @@ struct exec_read_answer {
 	bool rest;
 };
 
-/*
- * Is a block of which so many pages are cached worth being one folio? Of text
- * that is executed again a quarter is enough: what is read in vain is read once,
- * and misses of the TLB come all day.
- */
-static inline bool exec_read_dense(unsigned long cached, unsigned long block,
-				   bool again)
+/* Is a block of which so many pages are cached worth being one folio? */
+static inline bool exec_read_dense(unsigned long cached, unsigned long block)
 {
-	return cached * (again ? 4 : 2) >= block;
+	return cached * 2 >= block;
 }
 
 /**
@@ -81,8 +76,7 @@ static inline struct exec_read_answer exec_read(const struct exec_read *read)
 		answer.nr = 2 * read->at;
 	if (answer.nr > read->block - read->at)
 		answer.nr = read->block - read->at;
-	answer.rest = exec_read_dense(read->cached + answer.nr, read->block,
-				      false);
+	answer.rest = exec_read_dense(read->cached + answer.nr, read->block);
 	return answer;
 }
 

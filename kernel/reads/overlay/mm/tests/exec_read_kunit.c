@@ -40,13 +40,6 @@ static void the_rest_is_read_when_half_of_a_block_is_cached(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, exec_read(&at).rest);
 }
 
-static void text_that_is_executed_again_needs_a_quarter(struct kunit *test)
-{
-	KUNIT_EXPECT_FALSE(test, exec_read_dense(BLOCK / 4, BLOCK, false));
-	KUNIT_EXPECT_TRUE(test, exec_read_dense(BLOCK / 4, BLOCK, true));
-	KUNIT_EXPECT_FALSE(test, exec_read_dense(BLOCK / 4 - 1, BLOCK, true));
-}
-
 static void a_block_is_read_whole_straight_after_a_full_one(struct kunit *test)
 {
 	struct exec_read after = fault(0, BLOCK, 0);
@@ -108,7 +101,6 @@ static void a_window_as_wide_as_a_block_is_read_in_blocks(struct kunit *test)
 static struct kunit_case exec_read_cases[] = {
 	KUNIT_CASE(a_block_is_opened_by_the_window),
 	KUNIT_CASE(the_rest_is_read_when_half_of_a_block_is_cached),
-	KUNIT_CASE(text_that_is_executed_again_needs_a_quarter),
 	KUNIT_CASE(a_block_is_read_whole_straight_after_a_full_one),
 	KUNIT_CASE(reads_within_a_block_grow_and_end_with_it),
 	KUNIT_CASE(what_reclaim_took_is_read_by_the_window),
