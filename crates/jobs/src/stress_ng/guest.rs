@@ -28,8 +28,6 @@ pub const WORK: StressNg = StressNg;
 
 impl Work for StressNg {
     const NAME: &'static str = NAME;
-    /// It is one of those that move pages.
-    const WANTS_KHUGEPAGED: bool = true;
     type Task = Task;
     type Report = Report;
 

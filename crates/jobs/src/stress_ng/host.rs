@@ -193,7 +193,6 @@ impl Job for StressNg {
             figure("replaced", "times", "its file was replaced by another of the same name").shown("text", "replaced"),
             figure("truncated", "times", "what it was before was truncated").shown("text", "truncated"),
             figure("dropped", "times", "its pages were asked to leave the page cache").shown("text", "dropped"),
-            figure("collapsed", "times", "MADV_COLLAPSE made it wide").shown("text", "collapsed"),
             figure("reclaimed", "pages", "taken by reclaim").shown("memory", "pages reclaimed"),
             figure("swapped_out", "pages", "written to the swap file").shown("memory", "pages swapped out"),
             figure("<stressor>.operations", "operations", "bogo operations, as stress-ng calls them, of all instances; how many depends on the host's load"),

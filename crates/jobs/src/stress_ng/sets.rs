@@ -32,7 +32,7 @@ const ALL: &[Line] = &[
     (
         Set::Memory,
         "mmap",
-        "--mmap-bytes 256M --mmap-file --mmap-mprotect --mmap-madvise --mmap-write-check",
+        "--mmap-bytes 64M --mmap-file --mmap-mprotect --mmap-madvise --mmap-write-check",
     ),
     (Set::Memory, "mmapaddr", ""),
     (Set::Memory, "mmapfiles", ""),
