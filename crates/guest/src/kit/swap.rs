@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 /// include/linux/swap.h).
 const FIELDS: u64 = 1024;
 
-/// What ends the first page.
+/// The end of the first page.
 const MAGIC: &[u8] = b"SWAPSPACE2";
 
 /// Makes a file of `bytes`, a multiple of the page size, and has the kernel swap to it.

@@ -43,7 +43,7 @@ const FOLDER: &str = "/under-fire";
 const LAYERS: &str = "/layers";
 const SWAP_FILE: &str = "/swap";
 
-/// What a stressor says and counts, in memory.
+/// The words and the figures of a stressor, in memory.
 const OUTPUT: &str = "/tmp/output";
 const METRICS: &str = "/tmp/metrics.yaml";
 
@@ -227,7 +227,7 @@ fn last_words(output: &[u8]) -> String {
     String::from_utf8_lossy(last).trim().to_owned()
 }
 
-/// What the whole guest's memory went through so far.
+/// The guest's reclaim so far.
 fn events() -> Result<BTreeMap<String, u64>> {
     let text = fs::read_to_string("/proc/vmstat").context("/proc/vmstat")?;
     let value = |wanted: &&str| {
@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn operations_of_what_stress_ng_writes() {
         let metrics = "---\nmetrics:\n    - stressor: mmap\n      bogo-ops: 12\n      \
-                       bogo-ops-per-second-usr-sys-time: 3.5\n    - stressor: x\n      bogo-ops: 1\n";
+                       bogo-ops-per-second-usr-sys-time: 3.5\n    - stressor: x\n      \
+                       bogo-ops: 1\n";
         assert_eq!(operations(metrics), 13);
         assert_eq!(operations(""), 0);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! Options, figures and table.
 
 use super::sets::{self, MEMORY, SWAP};
 use super::{End, NAME, Report, Set, Stressed, Task};
@@ -44,8 +44,8 @@ const ENDINGS: [Ending; 4] = [
     Ending::Killed,
 ];
 
-/// What stress-ng exits with when a stressor lacks resources, and when it is not implemented here
-/// (its manual, "EXIT STATUS").
+/// Statuses of stress-ng for a stressor that lacks resources, and for one that is not implemented
+/// here (its manual, "EXIT STATUS").
 const SKIPPED: [i32; 2] = [3, 4];
 
 /// The job.
@@ -55,7 +55,7 @@ pub struct StressNg;
 /// The registry's entry.
 pub const JOB: StressNg = StressNg;
 
-/// What it takes.
+/// Its options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Stressors of this set
@@ -269,7 +269,7 @@ fn worse(found: &Deviations) -> Vec<&Deviation> {
     all.filter(|one| one.is_worse()).collect()
 }
 
-/// What stressors that did not pass said last.
+/// The last words of stressors that did not pass.
 fn complaints(report: &Report) -> Vec<String> {
     let stressors = report.stressors.iter();
     let others = stressors.filter(|one| ending(one) != Ending::Passed);

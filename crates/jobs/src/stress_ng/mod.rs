@@ -28,7 +28,7 @@ named!(
     }
 );
 
-/// What the guest is asked to do.
+/// The guest's task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// The folder that programs see as `/`; the guest may write to it.
@@ -59,24 +59,24 @@ pub struct Stressor {
     pub options: String,
 }
 
-/// What the stressors did.
+/// The guest's answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// In order.
     pub stressors: Vec<Stressed>,
-    /// What happened meanwhile: `executed`, `replaced`, `truncated`, `dropped`, `reclaimed`,
-    /// `swapped_out`.
+    /// How often something happened meanwhile: `executed`, `replaced`, `truncated`, `dropped`,
+    /// `reclaimed`, `swapped_out`.
     pub counts: BTreeMap<String, u64>,
 }
 
-/// What one stressor did.
+/// How one stressor fared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stressed {
     /// As stress-ng's option names it.
     pub name: String,
     /// How its stress-ng ended.
     pub end: End,
-    /// What it calls bogo operations, of all instances.
+    /// Its bogo operations, of all instances.
     pub operations: u64,
     /// The end of its output if it was no success, else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A program on the disk that is executed again and again while others replace it, truncate what
-//! it was, and drop it from the page cache. Nobody asks for its collapse: without the step "read
-//! what is missing before folios are locked" of the series fixes, that and a truncation can wait for
-//! each other, so pristine kernels would hang.
+//! it was, and drop it from the page cache. No process asks for its collapse: a kernel without the
+//! step "read what is missing before folios are locked" of the series fixes hangs when a collapse
+//! meets a truncation, and pristine kernels are such.
 
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
@@ -14,7 +14,7 @@ use wideleaf_guest::kit::counts::Counts;
 use wideleaf_guest::kit::crew::Crew;
 use wideleaf_guest::kit::{page_cache, spawn};
 
-/// What is counted, in the order of [`NAMES`].
+/// The counts, in the order of [`NAMES`].
 enum What {
     Executed,
     Replaced,
@@ -34,7 +34,7 @@ const NAMES: [&str; 4] = ["executed", "replaced", "truncated", "dropped"];
 /// The program of the user land that is copied. Of a few megabytes, all of which are its own.
 const ORIGINAL: &str = "/usr/bin/stress-ng";
 
-/// What it is asked for: words from all over its data, by not much work.
+/// Its argument: words from all over its data, by not much work.
 const ARGUMENT: &str = "--stressors";
 
 /// How long one waits who changes the program.

@@ -35,7 +35,7 @@ const JOURNAL: u64 = 32 << 20;
 /// Files, folders and links that are many, see [`mkfs_xfs`].
 const MANY: u64 = 2000;
 
-/// What a guest may write to a disk.
+/// Room of a disk that a guest may fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Bytes.

@@ -55,7 +55,7 @@ pub struct Install {
     pub files: BTreeMap<String, String>,
     /// Files and folders of the packages that are left out, as paths without the first slash.
     pub without: Vec<String>,
-    /// What the guest may write to it.
+    /// Room that the guest may fill.
     pub room: Room,
 }
 

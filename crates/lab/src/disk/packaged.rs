@@ -26,7 +26,7 @@ pub struct Packaged<'a> {
     pub aligned: bool,
     /// The packages; apt adds those that they depend on.
     pub packages: Vec<&'a str>,
-    /// What the guest may write.
+    /// Room that the guest may fill.
     pub room: Room,
     /// All else that decides how the disk is furnished.
     pub key: Key,
