@@ -9,7 +9,7 @@ use nix::mount::{MsFlags, mount};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use wideleaf_guest::kit::crew::Crew;
@@ -73,7 +73,8 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
         group: cgroup::unlimited(NAME)?,
         crew: Crew::watched(Duration::from_secs(task.hung_s.into()))?,
     };
-    text.start(&mut stage.crew)?;
+    let users = cgroup::unlimited("text")?;
+    text.start(&mut stage.crew, &users)?;
     let before = events()?;
     let mut report = Report::default();
     for stressor in &task.stressors {
@@ -84,6 +85,8 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
             .stressors
             .push(stressed.with_context(|| format!("during {}", stressor.name))?);
     }
+    // A program that still reads when the guest goes off would get an I/O error.
+    stage.end_all(&users)?;
     report.counts = text.counts();
     for (name, count) in events()? {
         let more = count - before.get(&name).copied().unwrap_or_default();
@@ -130,7 +133,7 @@ impl Stage<'_> {
         let _ = fs::remove_file(format!("{root}{METRICS}"));
         let mut child = self.command(stressor)?.spawn().context("stress-ng")?;
         let status = self.wait(&mut child)?;
-        self.end_all()?;
+        self.end_all(&self.group)?;
         let _ = child.wait();
         fs::remove_dir_all(&files).with_context(|| files.clone())?;
         let end = status.map_or(End::Killed, end_of);
@@ -193,11 +196,11 @@ impl Stage<'_> {
         Ok(None)
     }
 
-    /// Ends what is left in the group.
-    fn end_all(&mut self) -> Result<()> {
+    /// Ends the processes of a group.
+    fn end_all(&self, group: &Path) -> Result<()> {
         let since = Instant::now();
-        while cgroup::is_populated(&self.group)? {
-            cgroup::kill(&self.group)?;
+        while cgroup::is_populated(group)? {
+            cgroup::kill(group)?;
             if since.elapsed() > Duration::from_secs(self.task.hung_s.into()) {
                 return Err(hang("SIGKILL does not end all processes".into()));
             }

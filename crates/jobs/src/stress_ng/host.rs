@@ -48,6 +48,9 @@ const ENDINGS: [Ending; 4] = [
 /// here (its manual, "EXIT STATUS").
 const SKIPPED: [i32; 2] = [3, 4];
 
+/// Its status for options that it does not take.
+const REFUSED: End = End::Exit(1);
+
 /// The job.
 #[derive(Debug)]
 pub struct StressNg;
@@ -144,6 +147,13 @@ impl Job for StressNg {
     }
 
     fn judge(&self, report: &Report) -> Result<()> {
+        for stressed in report.stressors.iter().filter(|one| one.end == REFUSED) {
+            bail!(
+                "stress-ng does not run {}, or takes no such options (status 1): {}",
+                stressed.name,
+                stressed.said
+            );
+        }
         let mut endings = report.stressors.iter().map(ending);
         if !endings.any(|ending| ending == Ending::Passed) {
             bail!(
@@ -364,6 +374,9 @@ mod tests {
         );
         report.stressors[0].end = End::Exit(0);
         Job::judge(&StressNg, &report).unwrap();
+        report.stressors[0].end = REFUSED;
+        assert!(error(&report).contains("takes no such options"));
+        report.stressors[0].end = End::Exit(0);
         report.stressors[0].operations = 0;
         assert!(StressNg.warnings(&report)[0].contains("mremap"));
         report.counts.clear();

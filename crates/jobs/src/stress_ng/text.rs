@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wideleaf_guest::kit::counts::Counts;
 use wideleaf_guest::kit::crew::Crew;
-use wideleaf_guest::kit::{page_cache, spawn};
+use wideleaf_guest::kit::{cgroup, page_cache, spawn};
 
 /// The counts, in the order of [`NAMES`].
 enum What {
@@ -68,12 +68,15 @@ impl Text {
         Ok(text)
     }
 
-    /// Processes that execute it, replace it and drop it until they are killed.
-    pub fn start(&self, crew: &mut Crew) -> Result<()> {
-        crew.start("executor", || self.repeat(Duration::ZERO, Self::use_it))?;
-        crew.start("replacer", || self.repeat(PAUSE, Self::replace))?;
-        crew.start("dropper", || self.repeat(PAUSE, Self::drop_it))?;
-        Ok(())
+    /// Processes in `group` that execute it, replace it and drop it until they are killed.
+    pub fn start(&self, crew: &mut Crew, group: &Path) -> Result<()> {
+        let mut start = |name, pause, act| {
+            let work = || cgroup::enter(group).and_then(|()| self.repeat(pause, act));
+            crew.start(name, work).map(drop)
+        };
+        start("executor", Duration::ZERO, Self::use_it)?;
+        start("replacer", PAUSE, Self::replace)?;
+        start("dropper", PAUSE, Self::drop_it)
     }
 
     /// How often each thing happened.
