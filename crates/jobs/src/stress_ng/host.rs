@@ -147,7 +147,8 @@ impl Job for StressNg {
     }
 
     fn judge(&self, report: &Report) -> Result<()> {
-        for stressed in report.stressors.iter().filter(|one| one.end == REFUSED) {
+        let refused = report.stressors.iter().find(|one| one.end == REFUSED);
+        if let Some(stressed) = refused {
             bail!(
                 "stress-ng does not run {}, or takes no such options (status 1): {}",
                 stressed.name,
