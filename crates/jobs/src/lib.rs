@@ -34,3 +34,4 @@ pub mod selftest;
 pub mod shared_writes;
 pub mod sparse;
 pub mod storm;
+pub mod stress_ng;

@@ -12,7 +12,7 @@ pub mod userland;
 
 use crate::disk::debian::Debian;
 use crate::disk::filesystem::Filesystem;
-use crate::disk::image::Image;
+use crate::disk::image::{Image, Room};
 use crate::disk::installed::{Install, Installed};
 use crate::disk::userland::Userland;
 use anyhow::Result;
@@ -57,7 +57,11 @@ pub enum Contents {
 impl Contents {
     /// Whether the guest writes to the disk; what it wrote is thrown away.
     pub fn is_written(&self) -> bool {
-        matches!(self, Self::Selftests | Self::Room(_))
+        match self {
+            Self::Selftests | Self::Room(_) => true,
+            Self::Installed(install) => install.room != Room::NONE,
+            Self::Stubs(_) | Self::Userland | Self::Debian(_) => false,
+        }
     }
 
     /// Looks whether the programs are there that the disk is made with.

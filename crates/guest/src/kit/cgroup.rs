@@ -18,6 +18,26 @@ pub fn limited(name: &str, limit: &str) -> Result<PathBuf> {
     Ok(group)
 }
 
+/// A group of this name below the root, without a limit. It may be there already.
+pub fn unlimited(name: &str) -> Result<PathBuf> {
+    let group = Path::new(ROOT).join(name);
+    fs::create_dir_all(&group)
+        .with_context(|| format!("{}: the kernel needs CONFIG_CGROUPS", group.display()))?;
+    Ok(group)
+}
+
+/// Whether a process lives in it.
+pub fn is_populated(group: &Path) -> Result<bool> {
+    let path = group.join("cgroup.events");
+    let events = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(events.lines().any(|line| line == "populated 1"))
+}
+
+/// Sends SIGKILL to all its processes, also to those that fork meanwhile.
+pub fn kill(group: &Path) -> Result<()> {
+    write(&group.join("cgroup.kill"), "1")
+}
+
 /// Moves this process into it.
 pub fn enter(group: &Path) -> Result<()> {
     write(&group.join("cgroup.procs"), "0")

@@ -2,6 +2,8 @@
 //! What several jobs' host sides share. What their guest sides share is in `crates/guest`.
 
 #[cfg(feature = "host")]
+pub mod deviations;
+#[cfg(feature = "host")]
 pub mod linear;
 #[cfg(feature = "host")]
 pub mod text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is asked, counted and shown.
 
-use super::deviations::{Deviations, Ending, deviations, ending};
-use super::{NAME, Report, Task};
+use super::{NAME, Program, Report, Task};
+use crate::kit::deviations::{Deviations, Ending, Endings, deviations};
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -158,7 +158,31 @@ impl Job for MmSelftests {
 }
 
 fn found(measured: &Measured<'_, MmSelftests>) -> Deviations {
-    deviations(measured.runs.iter().map(|run| (run.variant, &run.report)))
+    let runs = measured.runs.iter();
+    deviations(runs.map(|run| (run.variant, endings(&run.report))))
+}
+
+/// By a program's command line and, of its own tests, by their names besides.
+fn endings(report: &Report) -> Endings {
+    let mut endings = Endings::default();
+    for program in &report.programs {
+        let name = endings.add(program.name.clone(), ending(program));
+        for test in &program.tests {
+            endings.add(format!("{name}: {}", test.name), test.status.into());
+        }
+        if matches!(ending(program), Ending::Killed | Ending::Skipped) {
+            endings.ended_early(format!("{name}: "));
+        }
+    }
+    endings
+}
+
+/// How a program ended.
+fn ending(program: &Program) -> Ending {
+    match program.reason.starts_with("killed") {
+        true => Ending::Killed,
+        false => program.status.into(),
+    }
 }
 
 /// How many ended how, as `selftests.<what>.<ending>`.

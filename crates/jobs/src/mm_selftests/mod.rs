@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The base's own selftests/mm, by their own runner.
 
-#[cfg(feature = "host")]
-mod deviations;
 #[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(feature = "host")]

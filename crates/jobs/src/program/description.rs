@@ -8,6 +8,7 @@ use std::path::Path;
 use wideleaf_kbuild::Arch;
 use wideleaf_kit::size;
 use wideleaf_lab::disk::Contents;
+use wideleaf_lab::disk::image::Room;
 use wideleaf_lab::disk::installed::Install;
 use wideleaf_lab::plan::MEMORY;
 
@@ -185,6 +186,7 @@ impl Written {
             packages: self.packages.clone(),
             files: self.files.clone(),
             without: self.without.clone(),
+            room: Room::NONE,
         }))
     }
 

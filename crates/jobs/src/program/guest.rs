@@ -8,15 +8,13 @@
 use super::identify::identify;
 use super::{NAME, Program, Report, Run, Task, Worked};
 use anyhow::{Context, Result, bail, ensure};
-use nix::mount::{MsFlags, mount};
 use nix::sys::prctl;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 use wideleaf_bench::system::{Evict, ReadCounter};
-use wideleaf_guest::kit::{marker, spawn, trace};
+use wideleaf_guest::kit::{marker, root, spawn, trace};
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
 use wideleaf_guest::protocol::Message;
@@ -54,33 +52,22 @@ const TOLD: usize = 4096;
 /// Of a failure's standard error, so many bytes from its end.
 const LAST: usize = 2000;
 
-/// The kernel's own file systems, and folders that programs write to, where the disk has a place
-/// for them.
-const PLACES: [(&str, &str); 5] = [
-    ("devtmpfs", "/dev"),
-    ("proc", "/proc"),
-    ("sysfs", "/sys"),
-    ("tmpfs", "/run"),
-    ("tmpfs", "/tmp"),
-];
-
 /// When programs run: 2026 begins. A guest without a clock of its own is in 1970, where git takes no
 /// file for changed and nginx writes to no address.
 const NOW: i64 = 1_767_225_600;
 
 /// Runs them all.
 fn job(task: &Task, device: Option<&str>, port: &Port) -> Result<Vec<Worked>> {
-    let root = &task.root;
     let device = device.context("the program job needs a disk; the job names none")?;
     let counter = ReadCounter::BlockDevice(device.to_string());
-    furnish(root)?;
+    root::furnish(&task.root)?;
     set_clock()?;
     // Processes that a program leaves behind become children of this one.
     prctl::set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
     let mut reports = Vec::new();
     for (program, number) in task.programs.iter().zip(0u8..) {
         let runner = Runner {
-            root,
+            root: &task.root,
             program,
             counter: &counter,
             port,
@@ -101,29 +88,6 @@ fn set_clock() -> Result<()> {
     nix::errno::Errno::result(result)
         .map(drop)
         .context("clock_settime")
-}
-
-/// Mounts what programs expect below their `/`.
-fn furnish(root: &str) -> Result<()> {
-    for (kind, place) in PLACES {
-        let target = format!("{root}{place}");
-        if !Path::new(&target).exists() {
-            continue;
-        }
-        mounted(kind, &target)?;
-        if place == "/dev" {
-            let shared = format!("{target}/shm");
-            fs::create_dir_all(&shared).with_context(|| shared.clone())?;
-            mounted("tmpfs", &shared)?;
-        }
-    }
-    Ok(())
-}
-
-fn mounted(kind: &str, target: &str) -> Result<()> {
-    let flags = MsFlags::empty();
-    mount(Some(kind), target, Some(kind), flags, None::<&str>)
-        .with_context(|| format!("mount {kind} on {target}"))
 }
 
 struct Runner<'a> {

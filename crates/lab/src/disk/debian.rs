@@ -2,6 +2,7 @@
 //! A disk with programs of Debian as they come, with all that they depend on.
 
 use crate::disk::filesystem::Filesystem;
+use crate::disk::image::Room;
 use crate::disk::packaged::Packaged;
 use anyhow::{Context, Result};
 use std::fs;
@@ -46,6 +47,7 @@ impl Debian {
             arch: self.arch,
             aligned: false,
             packages: self.packages.to_vec(),
+            room: Room::NONE,
             key: Key::new().field("layout", LAYOUT),
         };
         disk.ensure(furnish, cache, observer)

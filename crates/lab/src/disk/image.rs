@@ -29,8 +29,31 @@ const KIND: &str = "image";
 /// The file system's identity, always the same: images of one key are equal.
 const UUID: &str = "57494445-4c45-4146-8000-000000000001";
 
+/// Bytes of an ext4 journal where there is one.
+const JOURNAL: u64 = 32 << 20;
+
 /// Files, folders and links that are many, see [`mkfs_xfs`].
 const MANY: u64 = 2000;
+
+/// Room of a disk that a guest may fill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes.
+    pub bytes: u64,
+    /// Files, folders and links that it may make. If it may, an ext4 has a journal as well, for
+    /// that is how ext4 is used; XFS always has both.
+    pub files: u64,
+}
+
+impl Room {
+    /// None: the guest only reads.
+    pub const NONE: Self = Self { bytes: 0, files: 0 };
+
+    /// Room for so many bytes in a few files.
+    pub const fn bytes(bytes: u64) -> Self {
+        Self { bytes, files: 0 }
+    }
+}
 
 /// What an image holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,12 +129,13 @@ impl Image {
         for &size in &self.sizes {
             stubs::create(&root.join(Self::file(size)), self.arch, size)?;
         }
-        of_folder(self.filesystem, mkfs, &root, self.room, &scratch, out)
+        let room = Room::bytes(self.room);
+        of_folder(self.filesystem, mkfs, &root, room, &scratch, out)
     }
 }
 
 /// Makes the image `out` with what is in the folder `root`: files, folders and
-/// links, owned by root, and `room` in bytes for what the guest writes.
+/// links, owned by root, and `room` for what the guest writes.
 /// `scratch` is for files in between.
 ///
 /// # Errors
@@ -121,12 +145,13 @@ pub fn of_folder(
     filesystem: Filesystem,
     mkfs: &Path,
     root: &Path,
-    room: u64,
+    room: Room,
     scratch: &Scratch,
     out: &Path,
 ) -> Result<()> {
     let mut tree = Tree {
-        bytes: room,
+        bytes: room.bytes,
+        inodes: room.files,
         ..Tree::default()
     };
     open_up(root)?;
@@ -134,7 +159,7 @@ pub fn of_folder(
         .with_context(|| format!("cannot read {}", root.display()))?;
     let mut command = match filesystem {
         Filesystem::Xfs => mkfs_xfs(mkfs, root, &scratch.join("proto"), &tree, out)?,
-        Filesystem::Ext4 => mke2fs(mkfs, root, &tree, out)?,
+        Filesystem::Ext4 => mke2fs(mkfs, root, &tree, room.files > 0, out)?,
     };
     finish(&mut command, &scratch.join("log"))
 }
@@ -223,21 +248,26 @@ fn mkfs_xfs(mkfs: &Path, root: &Path, proto: &Path, tree: &Tree, out: &Path) -> 
 }
 
 /// Nothing between the blocks of a file: bitmaps and inode tables together at
-/// the beginning, no backup superblocks, no journal.
-fn mke2fs(mkfs: &Path, root: &Path, tree: &Tree, out: &Path) -> Result<Command> {
-    allocate(
-        out,
-        tree.bytes.next_multiple_of(1 << 20) + (tree.bytes >> 4) + (64 << 20),
-    )?;
+/// the beginning, no backup superblocks; a journal where it is asked for.
+fn mke2fs(mkfs: &Path, root: &Path, tree: &Tree, has_journal: bool, out: &Path) -> Result<Command> {
+    let (journal, features) = match has_journal {
+        true => (JOURNAL, "^resize_inode,sparse_super2"),
+        false => (0, "^has_journal,^resize_inode,sparse_super2"),
+    };
+    let files = tree.bytes.next_multiple_of(1 << 20);
+    allocate(out, files + (tree.bytes >> 4) + (64 << 20) + journal)?;
     let inodes = (tree.inodes + 16).max(64).to_string();
     let mut command = Command::new(mkfs);
     command
         .args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-N", &inodes])
-        .args(["-O", "^has_journal,^resize_inode,sparse_super2", "-G", "64"])
+        .args(["-O", features, "-G", "64"])
         .args(["-E", &format!("num_backup_sb=0,packed_meta_blocks=1,lazy_itable_init=0,root_owner=0:0,hash_seed={UUID}")])
         .args(["-U", UUID, "-d"])
-        .arg(root)
-        .arg(out);
+        .arg(root);
+    if has_journal {
+        command.arg("-J").arg(format!("size={}", JOURNAL >> 20));
+    }
+    command.arg(out);
     Ok(command)
 }
 
@@ -332,7 +362,7 @@ mod tests {
         }
         let scratch = Scratch::new(dir.path()).unwrap();
         let (mkfs, out) = (Filesystem::Ext4.mkfs().unwrap(), dir.path().join("disk"));
-        of_folder(Filesystem::Ext4, &mkfs, &root, 0, &scratch, &out).unwrap();
+        of_folder(Filesystem::Ext4, &mkfs, &root, Room::NONE, &scratch, &out).unwrap();
         for name in ["below/file", "below", ""] {
             let mode = fs::metadata(root.join(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o755, "{name}");

@@ -4,6 +4,7 @@
 //! would make, and that programs miss, are made here.
 
 use crate::disk::filesystem::Filesystem;
+use crate::disk::image::Room;
 use crate::disk::packaged::Packaged;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
@@ -54,6 +55,8 @@ pub struct Install {
     pub files: BTreeMap<String, String>,
     /// Files and folders of the packages that are left out, as paths without the first slash.
     pub without: Vec<String>,
+    /// Room that the guest may fill.
+    pub room: Room,
 }
 
 /// The disk.
@@ -81,6 +84,7 @@ impl Installed<'_> {
             packages,
             files,
             without,
+            room,
         } = self.install;
         let files = files.iter();
         let files = files.fold(Key::new(), |key, (name, text)| key.field(name, text));
@@ -90,6 +94,7 @@ impl Installed<'_> {
             arch: self.arch,
             aligned: self.aligned,
             packages: packages.iter().map(String::as_str).collect(),
+            room: *room,
             key: Key::new()
                 .field("layout", LAYOUT)
                 .field("files", files.id())
@@ -154,6 +159,7 @@ mod tests {
             packages: Vec::new(),
             files: BTreeMap::from([("work.py".into(), "print(1)".into())]),
             without: vec!["usr/lib/y".into()],
+            room: Room::NONE,
         };
         install.furnish(root).unwrap();
         for gone in ["usr/share/doc", "usr/lib/y"] {

@@ -3,7 +3,7 @@
 
 use crate::disk::aligned::align_all;
 use crate::disk::filesystem::Filesystem;
-use crate::disk::image;
+use crate::disk::image::{self, Room};
 use crate::vm::scratch::Scratch;
 use anyhow::Result;
 use std::fs;
@@ -26,6 +26,8 @@ pub struct Packaged<'a> {
     pub aligned: bool,
     /// The packages; apt adds those that they depend on.
     pub packages: Vec<&'a str>,
+    /// Room that the guest may fill.
+    pub room: Room,
     /// All else that decides how the disk is furnished.
     pub key: Key,
 }
@@ -46,7 +48,8 @@ impl Packaged<'_> {
     ) -> Result<PathBuf> {
         let mkfs = self.filesystem.mkfs()?;
         let packages = Packages::ensure(self.arch, &self.packages, cache, observer)?;
-        let key = Key::new()
+        let key = self
+            .room_key()
             .field("furnished", self.key.id())
             .field("filesystem", self.filesystem.name())
             .field("arch", self.arch.name())
@@ -73,9 +76,17 @@ impl Packaged<'_> {
                 align_all(&root)?;
             }
             let out = dir.join("disk.img");
-            image::of_folder(self.filesystem, &mkfs, &root, 0, &scratch, &out)
+            image::of_folder(self.filesystem, &mkfs, &root, self.room, &scratch, &out)
         };
         let entry = cache.get_or_build(self.kind, &key, || (), make)?;
         Ok(entry.path("disk.img"))
+    }
+
+    fn room_key(&self) -> Key {
+        let key = Key::new();
+        match self.room {
+            Room::NONE => key,
+            room => key.field("room", format!("{room:?}")),
+        }
     }
 }

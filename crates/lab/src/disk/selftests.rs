@@ -82,7 +82,14 @@ fn disk_with(tests: &Path, cache: &Cache, observer: &dyn Observer) -> Result<Pat
                 fs::hard_link(file.path(), root.join(TESTS).join(file.file_name()))?;
             }
             let out = dir.join("disk.img");
-            image::of_folder(Filesystem::Xfs, &mkfs, &root, ROOM, &scratch, &out)
+            image::of_folder(
+                Filesystem::Xfs,
+                &mkfs,
+                &root,
+                image::Room::bytes(ROOM),
+                &scratch,
+                &out,
+            )
         },
     )?;
     Ok(entry.path("disk.img"))

@@ -189,7 +189,14 @@ impl Userland {
         if self.aligned {
             align_all(&root)?;
         }
-        image::of_folder(self.filesystem, &makers.mkfs, &root, 0, &scratch, out)
+        image::of_folder(
+            self.filesystem,
+            &makers.mkfs,
+            &root,
+            image::Room::NONE,
+            &scratch,
+            out,
+        )
     }
 }
 

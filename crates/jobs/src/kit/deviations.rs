@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Holds the selftests of two kernels against each other.
+//! Holds tests of two kernels against each other.
 //!
-//! A test is known by its program's command line and, in a program that tells
-//! of its tests, by its own name. One that does not do the same in two runs of
-//! one kernel is flaky: it says nothing about a difference between kernels, but
-//! it is shown.
+//! A test is known by its name. One that does not end the same way in two runs
+//! of one kernel is flaky: it says nothing about a difference between kernels,
+//! but it is shown.
 
-use super::{Program, Report};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use wideleaf_guest::kit::tap::Status;
@@ -52,10 +50,32 @@ impl From<Status> for Ending {
 /// A test that did not always end the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
-    /// `khugepaged -s 2: collapse_full`
+    /// Its name: `khugepaged -s 2: collapse_full`, `mremap`.
     pub test: String,
     /// All ways in which it ended, by kernel.
     pub endings: BTreeMap<Variant, BTreeSet<Ending>>,
+}
+
+impl Ending {
+    /// The higher, the worse. A test that a kernel skips shows less than one that passes.
+    fn badness(self) -> u8 {
+        match self {
+            Self::Passed => 0,
+            Self::Skipped | Self::Absent => 1,
+            Self::Failed => 2,
+            Self::Killed => 3,
+        }
+    }
+}
+
+impl Deviation {
+    /// Whether it ended worse with a further kernel than it ever did with the first.
+    pub fn is_worse(&self) -> bool {
+        let worst = |endings: &BTreeSet<Ending>| endings.iter().map(|e| e.badness()).max();
+        let mut kernels = self.endings.values().map(worst);
+        let first = kernels.next().flatten();
+        kernels.any(|other| other > first)
+    }
 }
 
 impl fmt::Display for Deviation {
@@ -80,19 +100,9 @@ pub struct Deviations {
     pub flaky: Vec<Deviation>,
 }
 
-/// How a program ended.
-pub fn ending(program: &Program) -> Ending {
-    match program.reason.starts_with("killed") {
-        true => Ending::Killed,
-        false => program.status.into(),
-    }
-}
-
 /// What these runs do not agree on.
-pub fn deviations<'a>(runs: impl Iterator<Item = (Variant, &'a Report)>) -> Deviations {
-    let mut results: Vec<_> = runs
-        .map(|(variant, report)| (variant, Results::of(report)))
-        .collect();
+pub fn deviations(runs: impl Iterator<Item = (Variant, Endings)>) -> Deviations {
+    let mut results: Vec<_> = runs.collect();
     if let Some(((_, first), others)) = results.split_first_mut() {
         others
             .iter_mut()
@@ -123,39 +133,30 @@ pub fn deviations<'a>(runs: impl Iterator<Item = (Variant, &'a Report)>) -> Devi
     found
 }
 
-/// What one run found, by test.
-#[derive(Debug, Default)]
-struct Results {
+/// How the tests of one run ended.
+#[derive(Clone, Debug, Default)]
+pub struct Endings {
     endings: BTreeMap<String, Ending>,
-    /// Programs that ran into their limit or skipped: what they did not come to
-    /// is not missing.
+    /// Of programs that ran into their limit or skipped: tests that they did not come to are not
+    /// missing.
     ended_early: Vec<String>,
 }
 
-impl Results {
-    fn of(report: &Report) -> Self {
-        let mut results = Self::default();
-        for program in &report.programs {
-            let name = results.add(program.name.clone(), ending(program));
-            for test in &program.tests {
-                results.add(format!("{name}: {}", test.name), test.status.into());
-            }
-            if matches!(ending(program), Ending::Killed | Ending::Skipped) {
-                results.ended_early.push(format!("{name}: "));
-            }
-        }
-        results
-    }
-
-    /// Adds a result; gives the name under which it is found. Some programs
+impl Endings {
+    /// Adds a test; gives the name under which it is found. Some programs
     /// have several tests of one name, and the runner runs some twice.
-    fn add(&mut self, name: String, ending: Ending) -> String {
+    pub fn add(&mut self, name: String, ending: Ending) -> String {
         let numbered = (2..).map(|number| format!("{name} ({number})"));
         let mut names = std::iter::once(name.clone()).chain(numbered);
         let free = names.find(|name| !self.endings.contains_key(name));
         let free = free.unwrap_or(name);
         self.endings.insert(free.clone(), ending);
         free
+    }
+
+    /// Other runs may have further tests whose names begin with this.
+    pub fn ended_early(&mut self, prefix: String) {
+        self.ended_early.push(prefix);
     }
 
     /// Takes over the other run's names of tests that put a figure of the run
@@ -211,41 +212,34 @@ fn same_but_for_figures(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wideleaf_guest::kit::tap::Test;
 
     /// A run of `name ending` or, within a program, `  name ending`.
-    fn run_of(variant: Variant, text: &str) -> (Variant, Report) {
-        let mut report = Report::default();
+    fn run_of(variant: Variant, text: &str) -> (Variant, Endings) {
+        let mut endings = Endings::default();
+        let mut program = String::new();
         for line in text.lines() {
             let (name, word) = line.trim().rsplit_once(' ').unwrap();
-            let (status, reason) = match word {
-                "passed" => (Status::Pass, ""),
-                "skipped" => (Status::Skip, ""),
-                "failed" => (Status::Fail, "exit=1"),
-                _ => (Status::Fail, "killed after 180 s"),
-            };
-            let (name, reason) = (name.to_string(), reason.to_string());
+            let all = [
+                Ending::Passed,
+                Ending::Failed,
+                Ending::Skipped,
+                Ending::Killed,
+            ];
+            let ending = all.into_iter().find(|e| e.to_string() == word).unwrap();
             if line.starts_with(' ') {
-                report.programs.last_mut().unwrap().tests.push(Test {
-                    name,
-                    status,
-                    reason,
-                });
-            } else {
-                report.programs.push(Program {
-                    name,
-                    status,
-                    reason,
-                    tests: Vec::new(),
-                    log: String::new(),
-                });
+                endings.add(format!("{program}: {name}"), ending);
+                continue;
+            }
+            program = endings.add(name.into(), ending);
+            if matches!(ending, Ending::Killed | Ending::Skipped) {
+                endings.ended_early(format!("{program}: "));
             }
         }
-        (variant, report)
+        (variant, endings)
     }
 
-    fn deviations(runs: &[(Variant, Report)]) -> Deviations {
-        super::deviations(runs.iter().map(|(variant, report)| (*variant, report)))
+    fn deviations(runs: &[(Variant, Endings)]) -> Deviations {
+        super::deviations(runs.iter().cloned())
     }
 
     fn texts(deviations: &[Deviation]) -> Vec<String> {
@@ -293,6 +287,25 @@ mod tests {
             texts(&found.flaky),
             ["cow: pristine passed or failed, patched failed"]
         );
+    }
+
+    #[test]
+    fn a_failure_of_a_further_kernel_is_worse_unless_the_first_has_it_too() {
+        let is_worse = |pristine: &[&str], patched: &str| {
+            let mut runs: Vec<_> = pristine
+                .iter()
+                .map(|text| run_of(Variant::Pristine, text))
+                .collect();
+            runs.push(run_of(Variant::Patched, patched));
+            let found = deviations(&runs);
+            let mut all = found.differences.iter().chain(&found.flaky);
+            all.any(Deviation::is_worse)
+        };
+        assert!(is_worse(&["cow passed"], "cow failed"));
+        assert!(is_worse(&["cow passed"], "cow skipped"));
+        assert!(is_worse(&["cow failed", "cow passed"], "cow killed"));
+        assert!(!is_worse(&["cow failed", "cow passed"], "cow failed"));
+        assert!(!is_worse(&["cow killed"], "cow passed"));
     }
 
     #[test]
