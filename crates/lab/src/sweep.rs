@@ -7,6 +7,8 @@ use crate::results::row::change;
 use crate::results::{BootResult, Compared, Comparison, ModelCounts, Swept};
 use anyhow::Result;
 use std::collections::BTreeMap;
+use wideleaf_kbuild::Variant;
+use wideleaf_kit::amount;
 use wideleaf_kit::table::{Table, left, right};
 
 /// A change of the other sign counts if it is more than this share of pristine's figure.
@@ -94,7 +96,7 @@ pub fn render(comparison: &Comparison) -> String {
     if models == 0 {
         return String::new();
     }
-    let headings = ["change", "lowest", "highest", "turned by"];
+    let headings = ["pristine", "change", "lowest", "highest", "turned by"];
     let first = left(format!("by {models} variants of the model"));
     let others = headings.map(|title| match title {
         "turned by" => left(title),
@@ -104,27 +106,39 @@ pub fn render(comparison: &Comparison) -> String {
         .indent("  ")
         .gap("  ");
     for (name, swept) in &comparison.sweep {
-        table.row(swept.cells(name));
+        let pristine = comparison.figures[name].of(Variant::Pristine);
+        table.row(swept.cells(name, pristine.unwrap_or_default()));
     }
     table.render(true)
 }
 
 impl Swept {
-    /// Figure, change by the profile, lowest and highest by a variant, the variants that turn it.
-    fn cells(&self, name: &str) -> [String; 5] {
-        let text = |ratio: f64| change(1.0, ratio);
-        let of = |model: &String| format!("{} {model}", text(self.ratios[model]));
-        let turned_by = match self.turned_by.is_empty() {
-            true => "none".into(),
-            false => self.turned_by.join(", "),
+    /// Figure, its count in the pristine kernel and its change by the profile, the lowest and the
+    /// highest by a variant, the variants that turn it.
+    fn cells(&self, name: &str, pristine: u64) -> [String; 6] {
+        let (digits, prefix) = amount::rounded(pristine);
+        let turned_by = match &self.turned_by[..] {
+            [] => "none".into(),
+            [one] => one.clone(),
+            [first, others @ ..] => format!("{first} and {} more", others.len()),
         };
         [
             name.into(),
-            text(self.ratio),
-            of(&self.lowest),
-            of(&self.highest),
+            digits + prefix,
+            change(1.0, self.ratio),
+            self.by(&self.lowest),
+            self.by(&self.highest),
             turned_by,
         ]
+    }
+
+    /// The change by a variant, and its name unless the profile has the same.
+    fn by(&self, model: &str) -> String {
+        let ratio = self.ratios[model];
+        match ratio == self.ratio {
+            true => change(1.0, ratio),
+            false => format!("{} {model}", change(1.0, ratio)),
+        }
     }
 }
 
@@ -194,17 +208,32 @@ mod tests {
 
     #[test]
     fn the_table_names_the_variants() {
-        let comparison = swept(true, &[("prefetch", 1000, 100), ("random", 1000, 1100)]);
+        let models = [
+            ("a", 9, 9),
+            ("b", 1000, 100),
+            ("c", 1000, 1100),
+            ("d", 1000, 1100),
+        ];
+        let comparison = swept(true, &models);
         let text = render(&comparison);
         let expected = "
-  by 2 variants of the model  change           lowest        highest  turned by
-  cold.itlb_l2_misses             0%  -90.0% prefetch  +10.0% random  none
-  cold.text_walks                 0%  -90.0% prefetch  +10.0% random  none
-  cold.walks                  -11.1%  -90.0% prefetch  +10.0% random  random
+  by 4 variants of the model  pristine  change    lowest   highest  turned by
+  cold.itlb_l2_misses                6      0%  -90.0% b  +10.0% d  none
+  cold.text_walks                    5      0%  -90.0% b  +10.0% d  none
+  cold.walks                         9  -11.1%  -90.0% b  +10.0% d  c and 1 more
 ";
         assert_eq!(text, expected[1..], "\n{text}");
         let whole = table::render(&Calls, &comparison, Digits::Three).unwrap();
         assert!(whole.ends_with(&text), "{whole}");
+    }
+
+    #[test]
+    fn a_change_that_the_profile_has_too_names_no_variant() {
+        let text = render(&swept(false, &[("a", 9, 9), ("b", 10, 10)]));
+        assert!(
+            text.contains("  0%  none") && !text.contains("0% a"),
+            "{text}"
+        );
     }
 
     #[test]
