@@ -21,7 +21,7 @@ use wideleaf_kit::replace::replace;
 use wideleaf_tlb::referee::finding::Findings;
 use wideleaf_tlb::report::{Counts, Coverage, ProfileInfo, Touched};
 
-/// What a variant of the model counted.
+/// Counts of a variant of the model.
 pub use wideleaf_tlb::report::Model as ModelCounts;
 
 /// What identifies the format.
@@ -194,7 +194,7 @@ pub struct Swept {
     pub lowest: String,
     /// The one with the highest.
     pub highest: String,
-    /// Those that say the contrary of the profile: their change has the other sign and is more
+    /// Variants that say the contrary of the profile: their change has the other sign and is more
     /// than 1 % of pristine's.
     pub turned_by: Vec<String>,
     /// By each variant that has one.
@@ -270,7 +270,7 @@ pub struct BootResult {
     /// The same for each CPU, if the guest had several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuCounts>,
-    /// What variants of the model counted, if they were asked for.
+    /// Counts of variants of the model, if they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelCounts>,
     /// Which leaves mapped what.

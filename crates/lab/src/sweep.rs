@@ -19,7 +19,7 @@ const TURN: f64 = 0.01;
 ///
 /// # Errors
 ///
-/// Those of `compare`.
+/// The errors of `compare`.
 pub fn sweep(
     runs: &[BootResult],
     figures: &BTreeMap<String, Compared>,

@@ -10,7 +10,7 @@ use crate::replacement::Replacement;
 pub struct Design {
     /// Are the pages of a contiguous group (arm64) held as one entry?
     pub contiguous: bool,
-    /// What is held as one entry without a contiguous bit.
+    /// The groups that are one entry without a contiguous bit.
     pub coalescing: Coalescing,
     /// Which entry of a full set goes.
     pub replacement: Replacement,

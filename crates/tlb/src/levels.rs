@@ -16,7 +16,7 @@ use crate::tlb::{Array, Entry, Invalidate};
 use crate::walk::{PhysMem, Translation, Walk};
 use std::collections::BTreeMap;
 
-/// What addresses are translated by.
+/// Memory and registers by which addresses are translated.
 pub(crate) struct Space<M> {
     pub mem: M,
     pub mmu: Mmu,
@@ -208,7 +208,7 @@ impl Levels {
         Some(entry)
     }
 
-    /// What TLBs make of a translation.
+    /// The entry that TLBs make of a translation.
     fn entry<M: PhysMem>(&self, space: &Space<M>, va: u64, t: &Translation) -> Entry {
         let leaf_shift = match self.contiguous {
             true => t.shift,

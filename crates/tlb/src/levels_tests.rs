@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What coalescing, prefetch and a walk cache change, on page tables of a few pages.
+//! Coalescing, prefetch and a walk cache, on page tables of a few pages.
 
 use super::*;
 use crate::arm64;

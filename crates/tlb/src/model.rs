@@ -59,7 +59,7 @@ struct Counters {
 struct Last {
     base: u64,
     mask: u64,
-    /// What the entry translates, which may be more.
+    /// As `mask`, of all that the entry translates.
     entry_mask: u64,
     leaf: usize,
 }
@@ -380,7 +380,7 @@ impl<M: PhysMem> Core<M> {
         .collect()
     }
 
-    /// What the variants counted, in all phases that have any counts.
+    /// The counts of the variants, in all phases that have any counts.
     pub fn models(&self) -> Vec<report::Model> {
         let phases: Vec<u8> = self.phases().iter().map(|p| p.phase).collect();
         let model = |(variant, levels): &(Variant, Levels)| {

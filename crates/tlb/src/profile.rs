@@ -67,7 +67,7 @@ pub struct Profile {
     pub arch: Arch,
     /// Are the pages of a contiguous group (arm64) held as one entry?
     pub contiguous: bool,
-    /// What is held as one entry without such a group; `None` where the vendor states nothing.
+    /// The pages that are one entry without such a group; `None` where the vendor states nothing.
     pub coalesce: Option<Coalesce>,
     /// Level of FEAT_BBM that the CPU promises without ever raising a conflict
     /// abort, so that software may change the size of a live entry: 2, or 0.

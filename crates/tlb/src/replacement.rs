@@ -2,7 +2,7 @@
 //! Which entry of a full set goes.
 //!
 //! True LRU needs no more than the time of each entry's last use, which [`crate::tlb::Array`] keeps
-//! anyway. What the other policies remember is here.
+//! anyway. This file has the state of the other policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub enum Replacement {
     PlruOfThree,
 }
 
-/// What a policy remembers of an array's sets.
+/// The state of a policy, for all sets of an array.
 pub(crate) enum Order {
     /// Nothing: [`Replacement::Lru`].
     Stamps,

@@ -29,8 +29,8 @@ pub struct Report {
     /// The same for each vCPU, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<Cpu>,
-    /// What variants of the profile counted of the same accesses, if they were asked for; all
-    /// vCPUs together.
+    /// Counts of the same accesses by variants of the profile, if they were asked for; all vCPUs
+    /// together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<Model>,
     /// Answers to the guest's coverage requests, in order.
@@ -153,18 +153,18 @@ pub struct Counts {
     pub function_instructions: u64,
 }
 
-/// What a variant of the profile counted.
+/// Counts of a variant of the profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
     /// As in [`crate::variant::variants`].
     pub name: String,
-    /// What is other than in the profile.
+    /// The property that is other than in the profile.
     pub about: String,
     /// The phases of [`Report::phases`].
     pub phases: Vec<MissedPhase>,
 }
 
-/// What a variant counted in one phase.
+/// Counts of a variant in one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissedPhase {
     /// Number from the guest's marker; 0 = outside any phase.

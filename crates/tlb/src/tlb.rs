@@ -154,7 +154,7 @@ pub struct Array {
     /// By how many bits the page number is shifted before it is XORed into the
     /// number of the set; 63: by all.
     fold: u32,
-    /// What the replacement policy remembers besides times of use.
+    /// The state of the replacement policy besides times of use.
     order: Order,
     /// Sizes that the array can hold, log2 of bytes, ascending.
     sizes: Box<[u8]>,

@@ -13,7 +13,7 @@ use wideleaf_kit::arch::Arch;
 pub struct Variant {
     /// Its name in reports.
     pub name: &'static str,
-    /// What is other than in the profile.
+    /// The property that is other than in the profile.
     pub about: &'static str,
     /// The whole.
     pub design: Design,
