@@ -254,7 +254,6 @@ impl Levels {
 /// translates, to memory that lies side by side and is aligned alike, with equal attributes?
 fn is_group<M: PhysMem>(space: &Space<M>, va: u64, t: &Translation, log2_pages: u8) -> bool {
     let mask = (1 << (t.unit_shift + log2_pages)) - 1;
-    let in_step = (va ^ t.pa) & mask == 0;
     let alike = |offset: u64| match space.walk(va & !mask | offset) {
         Walk::Found(page) => {
             let pa = t.pa & !mask | offset;
@@ -263,7 +262,7 @@ fn is_group<M: PhysMem>(space: &Space<M>, va: u64, t: &Translation, log2_pages: 
         }
         Walk::Fault { .. } | Walk::Unbacked { .. } => false,
     };
-    in_step && (0..1u64 << log2_pages).all(|page| alike(page << t.unit_shift))
+    (0..1u64 << log2_pages).all(|page| alike(page << t.unit_shift))
 }
 
 /// Table entries that a walk need not read again, by the size that the table they point to
