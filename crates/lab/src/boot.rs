@@ -153,6 +153,7 @@ impl Bench<'_> {
                 profile: self.target.profile(),
                 out: &counts,
                 referee: common.referee,
+                sweep: common.sweep_model,
             }),
         };
         let limit = Duration::from_secs(time_limit_s.into()) + BOOT_GRACE;
@@ -221,6 +222,7 @@ impl Bench<'_> {
             farewell: boot.farewell,
             phases: Vec::new(),
             cpus: Vec::new(),
+            models: Vec::new(),
             coverage: Vec::new(),
             touched: Vec::new(),
             referee: None,
@@ -255,6 +257,7 @@ impl Bench<'_> {
                     .collect(),
             })
             .collect();
+        run.models = report.models.clone();
         run.referee = report.referee.clone();
         run.coverage = report.coverage.clone();
         run.touched = report.touched.clone();

@@ -54,6 +54,11 @@ pub struct Common {
     /// break-before-make, size conflicts; anything found fails the run
     #[arg(long)]
     pub referee: bool,
+    /// Count the same runs by variants of the modelled CPU too, with one property changed each,
+    /// and show how far each change depends on them
+    #[arg(long)]
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub sweep_model: bool,
     /// The kernels' configuration: debian, debian-cloud or debian-16k, Debian's of the source's
     /// version, or a file with a .config; drivers are left out, and what differs is told
     /// [default: the lab's own, of fragments]
@@ -80,6 +85,10 @@ pub struct Common {
     /// Seconds that one guest may take [default: what the job needs on a slow machine]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout: Option<u32>,
+}
+
+fn is_off(flag: &bool) -> bool {
+    !flag
 }
 
 impl Common {

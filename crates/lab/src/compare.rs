@@ -4,6 +4,7 @@
 use crate::job::AnyJob;
 use crate::results::figures::Figures;
 use crate::results::{BootResult, Compared, Comparison};
+use crate::sweep::sweep;
 use anyhow::Result;
 use std::collections::BTreeMap;
 use wideleaf_kbuild::Variant;
@@ -33,6 +34,8 @@ pub fn figures(job: &dyn AnyJob, run: &BootResult) -> Result<Figures> {
 /// If an outcome is nothing that this job finds.
 pub fn conclude(job: &dyn AnyJob, mut comparison: Comparison) -> Result<Comparison> {
     comparison.figures = compare(job, &comparison.runs)?;
+    let again = |runs: &[BootResult]| compare(job, runs);
+    comparison.sweep = sweep(&comparison.runs, &comparison.figures, again)?;
     Ok(comparison)
 }
 

@@ -183,6 +183,7 @@ impl Foreign {
                 profile: default_profile(arch),
                 out: &counts,
                 referee: true,
+                sweep: false,
             }),
         };
         let ended = silent::run(&qemu.path, &guest, &scratch.join("qemu.log"), self.limit);

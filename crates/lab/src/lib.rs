@@ -4,7 +4,8 @@
 //! A [`target::Target`] is what is to be run: a [`job`] with its
 //! [`options`] and the [`plan`] that follows from them, on a machine, with some kernels. [`run::Lab`] runs it and gives
 //! [`results`]; [`compare`] holds the kernels' figures against each other,
-//! [`table`] shows them, [`expect`] judges them.
+//! [`sweep`] says how far their changes depend on the model, [`table`] shows them, [`expect`]
+//! judges them.
 //!
 //! [`foreign`] has the referee judge a kernel that the lab did not build.
 //!
@@ -26,6 +27,7 @@ pub mod profiles;
 pub mod referee;
 pub mod results;
 pub mod run;
+pub mod sweep;
 pub mod table;
 pub mod target;
 pub mod vm;

@@ -21,6 +21,9 @@ use wideleaf_kit::replace::replace;
 use wideleaf_tlb::referee::finding::Findings;
 use wideleaf_tlb::report::{Counts, Coverage, ProfileInfo, Touched};
 
+/// Counts of a variant of the model.
+pub use wideleaf_tlb::report::Model as ModelCounts;
+
 /// What identifies the format.
 pub const SCHEMA: &str = "wideleaf-lab-results";
 
@@ -133,6 +136,9 @@ pub struct Comparison {
     pub runs: Vec<BootResult>,
     /// The comparable counts by name.
     pub figures: BTreeMap<String, Compared>,
+    /// Of those that depend on the model, how far; empty if no variants of it counted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sweep: BTreeMap<String, Swept>,
 }
 
 impl Comparison {
@@ -177,6 +183,22 @@ impl Compared {
     pub fn of(&self, variant: Variant) -> Option<u64> {
         self.values.get(&variant).copied()
     }
+}
+
+/// How far a figure's change depends on the model. Ratios are [`Compared::ratio`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Swept {
+    /// By the profile.
+    pub ratio: f64,
+    /// The variant of the model with the lowest ratio.
+    pub lowest: String,
+    /// The one with the highest.
+    pub highest: String,
+    /// Variants that say the contrary of the profile: their change has the other sign and is more
+    /// than 1 % of pristine's.
+    pub turned_by: Vec<String>,
+    /// By each variant that has one.
+    pub ratios: BTreeMap<String, f64>,
 }
 
 /// How an expectation went.
@@ -248,6 +270,9 @@ pub struct BootResult {
     /// The same for each CPU, if the guest had several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuCounts>,
+    /// Counts of variants of the model, if they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelCounts>,
     /// Which leaves mapped what.
     pub coverage: Vec<Coverage>,
     /// Which pages were executed from; a job writes them to files of their own.
@@ -288,10 +313,27 @@ pub struct PhaseCounts {
 mod tests {
     use super::*;
     use crate::sample::comparison;
+    use wideleaf_tlb::report::MissedPhase;
 
     fn results() -> Results {
         let mut comparison = comparison(1000, 100);
         comparison.runs[0].warnings.push("w".into());
+        let phase = MissedPhase {
+            phase: 1,
+            ..MissedPhase::default()
+        };
+        comparison.runs[0].models.push(ModelCounts {
+            phases: vec![phase],
+            ..ModelCounts::default()
+        });
+        let swept = Swept {
+            ratio: 0.5,
+            lowest: "random".into(),
+            highest: "random".into(),
+            turned_by: Vec::new(),
+            ratios: [("random".into(), 0.25)].into(),
+        };
+        comparison.sweep.insert("cold.walks".into(), swept);
         let verdict = Verdict {
             expectation: "cold.faults<=5%".into(),
             comparison: "6.12 arm64 64K".into(),
@@ -358,7 +400,7 @@ mod tests {
 
     /// Every field name below `value`, but not the keys of maps.
     fn names(value: &serde_json::Value, into: &mut std::collections::BTreeSet<String>) {
-        const MAPS: [&str; 4] = ["leaves", "by_leaf", "thp", "figures"];
+        const MAPS: [&str; 6] = ["leaves", "by_leaf", "thp", "figures", "sweep", "ratios"];
         match value {
             serde_json::Value::Object(object) => {
                 for (name, value) in object {

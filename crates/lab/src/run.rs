@@ -146,6 +146,7 @@ impl Lab<'_> {
             kernels: kernels.clone(),
             runs: Vec::new(),
             figures: BTreeMap::new(),
+            sweep: BTreeMap::new(),
         };
         self.observer
             .event(Event::Step(&format!("running {target}")));

@@ -108,6 +108,7 @@ pub fn run(variant: Variant, instructions: u64) -> BootResult {
             kernel: counts(500, 1, 1),
         }],
         cpus: Vec::new(),
+        models: Vec::new(),
         coverage: vec![Coverage {
             id: 1,
             phase: 0,
@@ -187,5 +188,6 @@ pub fn comparison_of(job: &dyn AnyJob, runs: Vec<BootResult>) -> Comparison {
         kernels: vec![kernel(Variant::Pristine), kernel(Variant::Patched)],
         runs,
         figures: BTreeMap::new(),
+        sweep: BTreeMap::new(),
     }
 }

@@ -9,6 +9,7 @@ use crate::job::{AnyJob, Look};
 use crate::referee;
 use crate::results::Comparison;
 use crate::results::row::Row;
+use crate::sweep;
 use anyhow::Result;
 use std::fmt::Write;
 use wideleaf_kbuild::Variant;
@@ -43,6 +44,7 @@ pub fn render(job: &dyn AnyJob, comparison: &Comparison, digits: Digits) -> Resu
     for note in notes(job, look.as_ref(), comparison) {
         let _ = writeln!(out, "{note}");
     }
+    out += &sweep::render(comparison);
     Ok(out)
 }
 

@@ -90,6 +90,7 @@ impl Target {
             let known = profiles::of(arch).join(", ");
             bail!("--profile {profile} is no {arch} CPU: known for {arch} are {known}");
         }
+        check_sweep(job, &common)?;
         let distribution = distribution(&common, arch, page_size)?;
         Ok(Self {
             distribution,
@@ -176,6 +177,24 @@ impl Target {
             },
         }
     }
+}
+
+/// Whether there is something to sweep over.
+fn check_sweep(job: &dyn AnyJob, common: &Common) -> Result<()> {
+    if !common.sweep_model {
+        return Ok(());
+    }
+    if !job.facts().counts {
+        bail!(
+            "--sweep-model: the job {job} counts no TLB misses: ask for one that does, such as exec"
+        );
+    }
+    if common.referee {
+        bail!(
+            "--sweep-model: the referee judges TLB maintenance, which no model changes: leave --referee out"
+        );
+    }
+    Ok(())
 }
 
 /// The configuration that is asked for, which must be one of this architecture and page size.

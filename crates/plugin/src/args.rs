@@ -25,6 +25,8 @@ pub struct Args {
     pub ets2: bool,
     /// Whether vCPUs run in turn in one thread, if there are several.
     pub turns: bool,
+    /// Whether variants of the profile count the same accesses.
+    pub sweep: bool,
 }
 
 /// Whether the referee looks on.
@@ -39,7 +41,7 @@ pub enum Referee {
     Strict,
 }
 
-const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, bbm=LEVEL, ets2=on, turns=on";
+const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, bbm=LEVEL, ets2=on, turns=on, sweep=on";
 
 /// Parses `args`, of the form `name=value`.
 ///
@@ -49,6 +51,7 @@ const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and o
 pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args> {
     let (mut profile, mut ram, mut out) = (None, None, None);
     let (mut referee, mut turns, mut bbm, mut ets2) = (Referee::Off, false, None, false);
+    let mut sweep = false;
     let mut ram_base = match arch {
         Arch::Arm64 => 0x4000_0000,
         Arch::X86_64 => 0,
@@ -66,6 +69,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
             "bbm" => bbm = Some(level(value)?),
             "ets2" => ets2 = on_or_off(name, value)?,
             "turns" => turns = on_or_off(name, value)?,
+            "sweep" => sweep = on_or_off(name, value)?,
             _ => bail!("argument {name:?} is not known; {USAGE}"),
         }
     }
@@ -83,6 +87,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
         out: out.ok_or_else(|| missing("out"))?,
         referee,
         turns,
+        sweep,
     })
 }
 
@@ -187,6 +192,8 @@ mod tests {
         assert!(e.contains("ets2=1") && e.contains("on or off"), "{e}");
         let e = error(Arch::Arm64, &["turns=yes"]);
         assert!(e.contains("turns=yes") && e.contains("on or off"), "{e}");
+        let e = error(Arch::Arm64, &["sweep=all"]);
+        assert!(e.contains("sweep=all") && e.contains("on or off"), "{e}");
         let e = error(Arch::Arm64, &["fast"]);
         assert!(e.contains("\"fast\""), "{e}");
     }

@@ -18,6 +18,7 @@ use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::{Core, Side};
 use wideleaf_tlb::report::{Cpu, Report, SCHEMA};
+use wideleaf_tlb::variant::variants;
 use wideleaf_tlb::{arm64, x86};
 
 /// The plugin, once it is installed.
@@ -46,7 +47,12 @@ pub fn start_vcpu(plugin: &Plugin, index: u32) -> Result<()> {
         Arch::Arm64 => Mmu::Arm64(arm64::Mmu::new(arm64::Regs::default())),
         Arch::X86_64 => Mmu::X86(x86::Mmu::new(x86::Regs::default())),
     };
-    let core = Core::new(plugin.args.profile, plugin.ram()?, mmu);
+    let profile = plugin.args.profile;
+    let variants = match plugin.args.sweep {
+        true => variants(profile),
+        false => Vec::new(),
+    };
+    let core = Core::with_variants(profile, variants, plugin.ram()?, mmu);
     plugin.inline(index).page = NO_PAGE;
     let vcpu = Box::new(Vcpu::new(core, registers, index));
     slot.store(Box::into_raw(vcpu), Release);
@@ -80,6 +86,7 @@ fn report(plugin: &Plugin) -> Report {
         report.vcpus += 1;
         let phases = vcpu.core.phases();
         report.add_phases(phases.clone());
+        report.add_models(vcpu.core.models());
         report.cpus.push(Cpu {
             cpu: i as u32,
             phases,

@@ -115,6 +115,32 @@ fn in_turn_the_counts_are_the_same() {
     }
 }
 
+/// Phase 3 loads from each page of a contiguous group.
+#[test]
+fn variants_count_beside_the_profile_and_change_none_of_its_counts() {
+    for (guest, profile) in [(ARM64, "neoverse-v2"), (X86, "zen4")] {
+        if !guest.tools_present() {
+            return;
+        }
+        let alone = guest.report(profile);
+        assert!(alone.models.is_empty());
+        let swept = guest.report_of(profile, ",sweep=on", &[]);
+        // The first is the firmware's, in which time is the host's.
+        assert_eq!(swept.phases[1..], alone.phases[1..]);
+        assert!(swept.models.len() > 10);
+        let walks = |name| {
+            let model = swept.models.iter().find(|model| model.name == name)?;
+            let phase = model.phases.iter().find(|phase| phase.phase == 3)?;
+            Some(phase.user.dtlb_l2_misses)
+        };
+        if guest.source == ARM64.source {
+            assert_eq!(counts(&swept, 3).0.dtlb.l2_misses, 1);
+            assert_eq!(walks("half-entries"), Some(1));
+            assert_eq!(walks("no-contiguous"), Some(16));
+        }
+    }
+}
+
 #[test]
 fn arm64_kernel_part_and_coverage() {
     if !ARM64.tools_present() {

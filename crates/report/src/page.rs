@@ -9,6 +9,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 use wideleaf_lab::results::Comparison;
 use wideleaf_lab::results::row::{self, Row};
+use wideleaf_lab::sweep;
 use wideleaf_lab::table;
 
 pub(crate) const STYLE: &str = include_str!("style.css");
@@ -104,7 +105,18 @@ fn section(comparison: &Comparison, command: Command<'_>, number: usize) -> Mark
             (strips::coverage(comparison, &id("coverage")).unwrap_or_default())
             details open[counts.is_empty()] { summary { "All counts" } (table_of(&rows, comparison)) }
             @for note in &notes { p.note { (note.trim()) } }
+            (swept(comparison))
             p { "To repeat it: " code { (command(comparison)) } }
+        }
+    }
+}
+
+/// How far changes depend on the model, if variants of it counted.
+fn swept(comparison: &Comparison) -> Markup {
+    let text = sweep::render(comparison);
+    html! {
+        @if !text.is_empty() {
+            details { summary { "How far the changes depend on the model" } pre { (text) } }
         }
     }
 }

@@ -101,6 +101,8 @@ const DESC_VALID: u64 = 1;
 const DESC_TABLE: u64 = 2;
 const DESC_NG: u64 = 1 << 11;
 const DESC_CONTIGUOUS: u64 = 1 << 52;
+/// Bits 58:55 are software's (D8.3.2).
+const SOFTWARE: u64 = 0xf << 55;
 
 /// Bits `hi`..=`lo` of `value`, in place.
 const fn bits_in_place(value: u64, hi: u32, lo: u32) -> u64 {
@@ -214,6 +216,13 @@ impl Mmu {
         }
     }
 
+    /// A descriptor without its output address and what only software reads. The few bits of that which lie elsewhere than
+    /// 49:granule are the same in all pages of a group that does not end at 2^48 or 2^50 bytes.
+    fn attributes(granule: Granule, desc: u64) -> u64 {
+        let address = bits_in_place(u64::MAX, 49, u32::from(granule.shift()));
+        desc & !(address | SOFTWARE)
+    }
+
     /// May `level` hold a block (D8.3.1, table "block descriptor formats")?
     pub(crate) fn block_allowed(&self, granule: Granule, level: i8) -> bool {
         match granule {
@@ -271,6 +280,7 @@ impl Mmu {
                 unit_shift,
                 pa: unit | (va & ((1 << unit_shift) - 1)),
                 global: desc & DESC_NG == 0,
+                attributes: Self::attributes(granule, desc),
                 reads,
             });
         }

@@ -24,6 +24,9 @@ pub const LEAVES: [(u8, &str); 11] = [
     (42, "4T"),
 ];
 
+/// The leaves that are pages of a granule, log2 of bytes.
+pub const PAGES: [u8; 3] = [12, 14, 16];
+
 /// Index of accesses for which the walk found no translation.
 pub const NONE: usize = LEAVES.len();
 

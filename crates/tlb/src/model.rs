@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One core: arrays, walker and counters tied together.
+//! One core: its registers, its TLBs, and what it counts.
 //!
-//! A lookup goes L1, L2, walk. What an L2 hit or a walk finds is put into L1
-//! and, after a walk, into L2. An L1 hit does not touch L2, so the L2's order
-//! of use is that of L1 misses, as in hardware. Nothing keeps the levels
-//! inclusive: an entry evicted from L2 stays in L1.
+//! Beside the TLBs of its profile a core can have variants of them, which see
+//! the same accesses, page tables and maintenance.
 
+use crate::design::Design;
 use crate::leaf;
+use crate::levels::{Levels, Misses, Space};
 use crate::mmu::Mmu;
-use crate::profile::{ArraySpec, Level2, Profile};
+use crate::profile::Profile;
 use crate::report;
-use crate::tlb::{Array, Entry, Invalidate};
+use crate::tlb::Invalidate;
+use crate::variant::Variant;
 use crate::walk::{PhysMem, Walk};
 use std::collections::BTreeMap;
 
@@ -39,21 +40,12 @@ pub enum Mode {
 const DISCARD: usize = leaf::COUNT;
 const BUCKETS: usize = leaf::COUNT + 1;
 
-/// Counters of one side, by leaf size as in [`leaf::LEAVES`].
-#[derive(Clone, Copy, Default)]
-struct SideCounters {
-    accesses: [u64; BUCKETS],
-    l1_misses: [u64; BUCKETS],
-    l2_misses: [u64; BUCKETS],
-}
-
-/// Counters of one phase in one mode.
+/// Counters of one phase in one mode; accesses by side and leaf size, as in
+/// [`leaf::LEAVES`].
 #[derive(Clone, Copy, Default)]
 struct Counters {
     instructions: u64,
-    sides: [SideCounters; 2],
-    walks: u64,
-    walk_reads: u64,
+    accesses: [[u64; BUCKETS]; 2],
     tlb_invalidations: u64,
     function_calls: u64,
     function_instructions: u64,
@@ -61,11 +53,14 @@ struct Counters {
 
 /// The region that the last access of a side hit, so that the next access to
 /// it needs no lookup. The entry is the most recently used of its set already,
-/// hence skipping the lookup changes no order and no count.
+/// hence skipping the lookup changes no order and no count. Beside variants the
+/// region is one page of 4K, the least that an entry of any can translate.
 #[derive(Clone, Copy)]
 struct Last {
     base: u64,
     mask: u64,
+    /// As `mask`, of all that the entry translates.
+    entry_mask: u64,
     leaf: usize,
 }
 
@@ -74,37 +69,16 @@ const NOWHERE: u64 = 1 << 63;
 const NO_LAST: Last = Last {
     base: NOWHERE,
     mask: u64::MAX,
+    entry_mask: u64::MAX,
     leaf: leaf::NONE,
 };
 /// Matches every address.
 const OFF: Last = Last {
     base: 0,
     mask: 0,
+    entry_mask: 0,
     leaf: DISCARD,
 };
-
-/// One level of one side: arrays looked up in parallel.
-struct Level(Vec<Array>);
-
-impl Level {
-    fn new(specs: &'static [ArraySpec]) -> Self {
-        let array = |s: &ArraySpec| Array::new(s.entries, s.ways, s.sizes);
-        Level(specs.iter().map(array).collect())
-    }
-
-    fn lookup(&mut self, va: u64, asid: u16) -> Option<(Entry, u8)> {
-        self.0.iter_mut().find_map(|a| a.lookup(va, asid))
-    }
-
-    /// Inserts into the array that holds the leaf largest.
-    fn insert(&mut self, va: u64, entry: Entry) -> Option<u8> {
-        let best = self
-            .0
-            .iter_mut()
-            .max_by_key(|a| a.holds(entry.leaf_shift))?;
-        best.insert(va, entry)
-    }
-}
 
 /// A walk that found nothing for an access that had succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,43 +91,35 @@ pub struct FailedWalk {
 
 /// A core with its TLBs.
 pub struct Core<M> {
-    mem: M,
-    mmu: Mmu,
-    asid: u16,
-    contiguous: bool,
-    l1: [Level; 2],
-    /// One if unified, else one per side.
-    l2: Vec<Level>,
+    space: Space<M>,
+    levels: Levels,
+    variants: Vec<(Variant, Levels)>,
     last: [Last; 2],
     phase: usize,
     mode: Mode,
     counters: Box<[Counters]>,
-    failed: u64,
-    first_failed: Option<FailedWalk>,
 }
 
 impl<M: PhysMem> Core<M> {
     /// A core with empty TLBs in phase 0, kernel mode.
     pub fn new(profile: &Profile, mem: M, mmu: Mmu) -> Self {
-        let l2 = match profile.l2 {
-            Level2::Unified(arrays) => vec![Level::new(arrays)],
-            Level2::Split { instruction, data } => {
-                vec![Level::new(instruction), Level::new(data)]
-            }
+        Self::with_variants(profile, Vec::new(), mem, mmu)
+    }
+
+    /// The same with these variants beside the profile.
+    pub fn with_variants(profile: &Profile, variants: Vec<Variant>, mem: M, mmu: Mmu) -> Self {
+        let built = |variant: Variant| {
+            let levels = Levels::new(&variant.design);
+            (variant, levels)
         };
         let mut core = Core {
-            mem,
-            mmu,
-            asid: 0,
-            contiguous: profile.contiguous,
-            l1: [Level::new(profile.l1i), Level::new(profile.l1d)],
-            l2,
+            space: Space { mem, mmu, asid: 0 },
+            levels: Levels::new(&Design::from(profile)),
+            variants: variants.into_iter().map(built).collect(),
             last: [NO_LAST; 2],
             phase: 0,
             mode: Mode::Kernel,
             counters: vec![Counters::default(); PHASES * 2].into_boxed_slice(),
-            failed: 0,
-            first_failed: None,
         };
         core.set_mmu(mmu);
         core
@@ -161,24 +127,28 @@ impl<M: PhysMem> Core<M> {
 
     /// The translation registers in use.
     pub fn mmu(&self) -> &Mmu {
-        &self.mmu
+        &self.space.mmu
     }
 
     /// Guest memory.
     pub fn mem(&self) -> &M {
-        &self.mem
+        &self.space.mem
     }
 
     /// Takes new translation registers. Does not invalidate anything: what
     /// the architecture drops with them is for the caller to say.
     pub fn set_mmu(&mut self, mmu: Mmu) {
-        self.mmu = mmu;
-        self.asid = mmu.asid();
+        self.space.mmu = mmu;
+        self.space.asid = mmu.asid();
         self.forget_last();
     }
 
     fn forget_last(&mut self) {
-        let last = if self.mmu.enabled() { NO_LAST } else { OFF };
+        let last = if self.space.mmu.enabled() {
+            NO_LAST
+        } else {
+            OFF
+        };
         self.last = [last; 2];
     }
 
@@ -201,6 +171,11 @@ impl<M: PhysMem> Core<M> {
     /// The current phase.
     pub fn phase(&self) -> u8 {
         self.phase as u8
+    }
+
+    /// Where counts belong now.
+    fn at(&self) -> usize {
+        self.phase * 2 + self.mode as usize
     }
 
     fn counters(&mut self) -> &mut Counters {
@@ -232,7 +207,7 @@ impl<M: PhysMem> Core<M> {
     #[inline]
     pub fn access(&mut self, side: Side, va: u64) {
         let last = &self.last[side as usize];
-        if (self.mmu.key(va) ^ last.base) & last.mask != 0 {
+        if (self.space.mmu.key(va) ^ last.base) & last.mask != 0 {
             self.look_up(side, va);
         }
         self.add_accesses(side, 1);
@@ -245,22 +220,35 @@ impl<M: PhysMem> Core<M> {
         self.access(side, va);
         let end = va.wrapping_add(size - 1);
         if (va ^ end) >> 12 != 0 && !self.is_last(side, end) {
-            self.access(side, end);
+            self.access_next_page(side, end);
         }
+    }
+
+    #[cold]
+    fn access_next_page(&mut self, side: Side, va: u64) {
+        let is_new = !self.is_in_entry(side, va);
+        self.look_up(side, va);
+        self.add_accesses(side, u64::from(is_new));
+    }
+
+    /// Is `va` in the entry that the last access of `side` hit?
+    fn is_in_entry(&self, side: Side, va: u64) -> bool {
+        let last = &self.last[side as usize];
+        (self.space.mmu.key(va) ^ last.base) & last.entry_mask == 0
     }
 
     /// Is `va` in what the last access of `side` hit?
     #[inline]
     pub fn is_last(&self, side: Side, va: u64) -> bool {
         let last = &self.last[side as usize];
-        (self.mmu.key(va) ^ last.base) & last.mask == 0
+        (self.space.mmu.key(va) ^ last.base) & last.mask == 0
     }
 
     /// Counts `n` accesses to what the last lookup of `side` found.
     #[inline]
     pub fn add_accesses(&mut self, side: Side, n: u64) {
         let leaf = self.last[side as usize].leaf;
-        self.counters().sides[side as usize].accesses[leaf] += n;
+        self.counters().accesses[side as usize][leaf] += n;
     }
 
     /// Did the last lookup of `side` find a translation that may be used
@@ -271,74 +259,50 @@ impl<M: PhysMem> Core<M> {
 
     /// Looks `va` up for `side`, counting misses but not the access itself.
     pub fn look_up(&mut self, side: Side, va: u64) {
-        if !self.mmu.enabled() {
+        if !self.space.mmu.enabled() {
             return;
         }
-        let va = self.mmu.key(va);
-        let (entry, held) = match self.l1[side as usize].lookup(va, self.asid) {
-            Some((entry, shift)) => (Some(entry), Some(shift)),
-            None => self.miss(side, va),
-        };
-        let leaf = entry.map_or(leaf::NONE, |e| leaf::index(e.leaf_shift));
+        let va = self.space.mmu.key(va);
+        let at = self.at();
+        let (leaf, held) = self.levels.look_up(&self.space, at, side, va);
         self.last[side as usize] = match held {
             Some(shift) => Last {
                 base: va >> shift << shift,
                 mask: u64::MAX << shift,
+                entry_mask: u64::MAX << shift,
                 leaf,
             },
             None => Last { leaf, ..NO_LAST },
         };
+        if !self.variants.is_empty() {
+            self.look_up_in_variants(side, va);
+        }
     }
 
-    /// The L1 missed. Returns the translation, and the size at which L1 holds
-    /// it now.
-    fn miss(&mut self, side: Side, va: u64) -> (Option<Entry>, Option<u8>) {
-        let l2 = side as usize % self.l2.len();
-        let hit = self.l2[l2].lookup(va, self.asid);
-        let entry = match hit {
-            Some((entry, _)) => Some(entry),
-            None => self.walk(l2, va),
-        };
-        let leaf = entry.map_or(leaf::NONE, |e| leaf::index(e.leaf_shift));
-        let counters = &mut self.counters().sides[side as usize];
-        counters.l1_misses[leaf] += 1;
-        counters.l2_misses[leaf] += u64::from(hit.is_none());
-        let held = entry.and_then(|e| self.l1[side as usize].insert(va, e));
-        (entry, held)
+    #[cold]
+    fn look_up_in_variants(&mut self, side: Side, va: u64) {
+        let at = self.at();
+        let last = &mut self.last[side as usize];
+        if last.base != NOWHERE {
+            last.base = va >> 12 << 12;
+            last.mask = u64::MAX << 12;
+        }
+        for (_, levels) in &mut self.variants {
+            let (_, held) = levels.look_up(&self.space, at, side, va);
+            if held.is_none() {
+                last.base = NOWHERE;
+            }
+        }
     }
 
-    /// Walks, and puts what is found into level 2.
-    fn walk(&mut self, l2: usize, va: u64) -> Option<Entry> {
-        let walk = self.mmu.walk(&self.mem, va);
-        let counters = self.counters();
-        counters.walks += 1;
-        counters.walk_reads += u64::from(walk.reads());
-        let Walk::Found(t) = walk else {
-            self.failed += 1;
-            self.first_failed.get_or_insert(FailedWalk { va, walk });
-            return None;
-        };
-        let entry = Entry {
-            leaf_shift: if self.contiguous {
-                t.shift
-            } else {
-                t.unit_shift
-            },
-            asid: self.asid,
-            global: t.global,
-        };
-        self.l2[l2].insert(va, entry);
-        Some(entry)
-    }
-
-    /// Removes what `op` covers from all arrays; returns how many entries.
+    /// Removes what `op` covers from all arrays; returns how many entries of
+    /// the profile's.
     pub fn invalidate(&mut self, op: &Invalidate) -> usize {
         self.forget_last();
-        let levels = self.l1.iter_mut().chain(&mut self.l2);
-        levels
-            .flat_map(|l| &mut l.0)
-            .map(|a| a.invalidate(op))
-            .sum()
+        for (_, levels) in &mut self.variants {
+            levels.invalidate(op);
+        }
+        self.levels.invalidate(op)
     }
 
     /// Bytes of `start .. start + len` by the leaf that maps them in the
@@ -365,7 +329,7 @@ impl<M: PhysMem> Core<M> {
         self.walk_range(start, len, |va, _, walk| {
             last.truncate(walk.reads().into());
             for depth in 0..walk.reads() {
-                let (shift, size) = self.mmu.table(va, depth);
+                let (shift, size) = self.space.mmu.table(va, depth);
                 let number = va.checked_shr(shift.into()).unwrap_or(0);
                 match last.get_mut(usize::from(depth)) {
                     Some(was) if *was == number => continue,
@@ -384,7 +348,7 @@ impl<M: PhysMem> Core<M> {
         let end = start.saturating_add(len);
         let mut va = start;
         while va < end {
-            let walk = self.mmu.walk(&self.mem, va);
+            let walk = self.space.walk(va);
             let span = match walk {
                 Walk::Found(t) => t.unit_shift,
                 Walk::Fault { span_shift, .. } => span_shift,
@@ -399,48 +363,67 @@ impl<M: PhysMem> Core<M> {
     /// Walks that found nothing though the access had succeeded: how many,
     /// and the first.
     pub fn failed_walks(&self) -> (u64, Option<FailedWalk>) {
-        (self.failed, self.first_failed)
+        (self.levels.failed, self.levels.first_failed)
     }
 
     /// The counters of all phases that have any, in order.
     pub fn phases(&self) -> Vec<report::Phase> {
-        let both = self.counters.chunks_exact(2).enumerate();
+        let counted = self.counters.iter().zip(&self.levels.misses);
+        let counts: Vec<_> = counted.map(|(c, m)| c.report(m)).collect();
+        let both = counts.chunks_exact(2).enumerate();
         both.map(|(i, c)| report::Phase {
             phase: i as u8,
-            user: c[Mode::User as usize].report(),
-            kernel: c[Mode::Kernel as usize].report(),
+            user: c[Mode::User as usize].clone(),
+            kernel: c[Mode::Kernel as usize].clone(),
         })
         .filter(|p| p.user != Default::default() || p.kernel != Default::default())
         .collect()
     }
+
+    /// The counts of the variants, in all phases that have any counts.
+    pub fn models(&self) -> Vec<report::Model> {
+        let phases: Vec<u8> = self.phases().iter().map(|p| p.phase).collect();
+        let model = |(variant, levels): &(Variant, Levels)| {
+            let of = |phase: u8, mode| levels.misses[usize::from(phase) * 2 + mode as usize];
+            let phase = |&phase: &u8| report::MissedPhase {
+                phase,
+                user: of(phase, Mode::User).report(),
+                kernel: of(phase, Mode::Kernel).report(),
+            };
+            report::Model {
+                name: variant.name.to_owned(),
+                about: variant.about.to_owned(),
+                phases: phases.iter().map(phase).collect(),
+            }
+        };
+        self.variants.iter().map(model).collect()
+    }
 }
 
 impl Counters {
-    fn report(&self) -> report::Counts {
+    fn report(&self, misses: &Misses) -> report::Counts {
+        let walks: u64 = misses.sides.iter().flat_map(|side| side.l2).sum();
         report::Counts {
             instructions: self.instructions,
-            itlb: self.sides[Side::Instruction as usize].report(),
-            dtlb: self.sides[Side::Data as usize].report(),
-            walks: self.walks,
-            walk_reads: self.walk_reads,
+            itlb: self.side(Side::Instruction, misses),
+            dtlb: self.side(Side::Data, misses),
+            walks,
+            walk_reads: misses.walk_reads,
             tlb_invalidations: self.tlb_invalidations,
             function_calls: self.function_calls,
             function_instructions: self.function_instructions,
         }
     }
-}
 
-impl SideCounters {
-    fn report(&self) -> report::Tlb {
+    fn side(&self, side: Side, misses: &Misses) -> report::Tlb {
         let mut tlb = report::Tlb::default();
-        for i in 0..leaf::COUNT {
+        for leaf in 0..leaf::COUNT {
             let counts = report::LeafCounts {
-                accesses: self.accesses[i],
-                l1_misses: self.l1_misses[i],
-                l2_misses: self.l2_misses[i],
+                accesses: self.accesses[side as usize][leaf],
+                ..misses.of_leaf(side, leaf)
             };
             if counts != report::LeafCounts::default() {
-                tlb.add(leaf::name(i), counts);
+                tlb.add(leaf::name(leaf), counts);
             }
         }
         tlb

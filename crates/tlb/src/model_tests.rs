@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::profile::PROFILES;
+use crate::tlb::Invalidate;
+use crate::variant::variants;
 use crate::walk::testmem::Mem;
 use crate::{arm64, x86};
 
@@ -244,6 +246,16 @@ impl Plain {
     }
 }
 
+/// Numbers below what each call names, the same in every run.
+fn generator(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |n| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) % n
+    }
+}
+
 /// Random traces over three leaf sizes, with repeats so that the shortcuts
 /// act, agree with the plain model in every count; and the table sums.
 #[test]
@@ -252,13 +264,7 @@ fn agrees_with_a_plain_model_and_sums() {
     let mut l1 = [Plain::new(48, 48), Plain::new(48, 48)];
     let mut l2 = Plain::new(2048, 8);
     let mut want = [[0u64; 3]; 2];
-    let mut state = 42u64;
-    let mut random = |n: u64| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) % n
-    };
+    let mut random = generator(42);
     for _ in 0..200_000 {
         let side = random(2) as usize;
         let (va, shift) = match random(10) {
@@ -290,6 +296,67 @@ fn agrees_with_a_plain_model_and_sums() {
         assert_eq!(sum(|c| c.l2_misses), t.l2_misses);
     }
     assert_eq!(counts.walks, counts.itlb.l2_misses + counts.dtlb.l2_misses);
+}
+
+/// Each variant counts what a core that is built by it alone counts, and the profile what it counts
+/// without variants: over pages, groups and blocks, page edges, maintenance, and address spaces.
+#[test]
+fn variants_beside_a_profile_change_no_count_and_are_exact() {
+    for profile in PROFILES.iter().filter(|p| p.name.starts_with("neoverse")) {
+        let variants = variants(profile);
+        let alone = |variant: &Variant| {
+            let mut core = Core::new(profile, arm_mem(), arm_mmu(1));
+            core.levels = Levels::new(&variant.design);
+            wander(&mut core);
+            core.phases()
+        };
+        let mut core = Core::with_variants(profile, variants.clone(), arm_mem(), arm_mmu(1));
+        wander(&mut core);
+        let mut plain = Core::new(profile, arm_mem(), arm_mmu(1));
+        wander(&mut plain);
+        assert_eq!(core.phases(), plain.phases(), "{}", profile.name);
+        let phases = core.phases();
+        for (variant, model) in variants.iter().zip(core.models()) {
+            assert_eq!(variant.name, model.name);
+            for ((phase, missed), alone) in phases.iter().zip(&model.phases).zip(alone(variant)) {
+                assert_eq!(phase.phase, missed.phase);
+                let got = missed.user.in_place_of(&phase.user);
+                let key = |c: &report::Counts| {
+                    let tlb = |t: &report::Tlb| (t.l1_misses, t.l2_misses);
+                    (tlb(&c.itlb), tlb(&c.dtlb), c.walks, c.walk_reads)
+                };
+                assert_eq!(
+                    key(&got),
+                    key(&alone.user),
+                    "{} {}",
+                    profile.name,
+                    model.name
+                );
+            }
+        }
+    }
+}
+
+/// Accesses of all kinds in two phases.
+fn wander(core: &mut Core<Mem>) {
+    core.set_mode(Mode::User);
+    let mut random = generator(7);
+    for step in 0..12_000 {
+        core.set_phase((step / 6_000) as u8);
+        let side = [Side::Instruction, Side::Data][random(2) as usize];
+        let va = match random(12) {
+            0..5 => BASE + (random(60) << 12),
+            5..7 => BASE + (random(4096) << 12),
+            7..10 => WIDE + (random(1024) << 12),
+            _ => BLOCKS + random(64 << 21) / 8 * 8,
+        };
+        match random(400) {
+            0 => drop(core.invalidate(&Invalidate::va(va, Some(1)))),
+            1 => core.set_mmu(arm_mmu(1 + random(2))),
+            2..50 => core.access_bytes(side, va | 0xffc, 8),
+            _ => core.access(side, va),
+        }
+    }
 }
 
 /// x86: a global page outlives a CR3 load, others do not; 1G pages are 2M

@@ -3,7 +3,8 @@
 //!
 //! Every array is modelled with true LRU replacement. No vendor documents
 //! its TLBs' replacement policy; LRU is the model's choice, because it is the
-//! one that needs no further invented figures.
+//! one that needs no further invented figures. [`crate::variant`] changes it,
+//! and what else no vendor states.
 //!
 //! FEAT_BBM is of Armv8.4: Cortex-A53 (8.0) and Neoverse N1 (8.2) do not have it.
 //! Neoverse V2 is not on Linux's list of CPUs that have level 2 and raise no
@@ -43,6 +44,19 @@ pub enum Level2 {
     },
 }
 
+/// Aligned groups of pages that are held as one entry although no contiguous
+/// bit says so, where the page tables map them to memory that lies side by side,
+/// with equal attributes.
+#[derive(Clone, Copy, Debug)]
+pub struct Coalesce {
+    /// Pages of a group; a power of two.
+    pub pages: u8,
+    /// Whether the first level holds groups too.
+    pub first_level: bool,
+    /// Where that is from.
+    pub source: &'static str,
+}
+
 /// A CPU core's TLBs. A level is a list of arrays looked up in parallel; a
 /// leaf goes to the array that can hold it largest.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +67,8 @@ pub struct Profile {
     pub arch: Arch,
     /// Are the pages of a contiguous group (arm64) held as one entry?
     pub contiguous: bool,
+    /// The pages that are one entry without such a group; `None` where the vendor states nothing.
+    pub coalesce: Option<Coalesce>,
     /// Level of FEAT_BBM that the CPU promises without ever raising a conflict
     /// abort, so that software may change the size of a live entry: 2, or 0.
     pub bbm: u8,
@@ -77,6 +93,7 @@ pub const PROFILES: &[Profile] = &[
         name: "neoverse-v2",
         arch: Arch::Arm64,
         contiguous: true,
+        coalesce: None,
         bbm: 0,
         l1i: &[ArraySpec {
             entries: 48,
@@ -102,6 +119,11 @@ pub const PROFILES: &[Profile] = &[
         name: "neoverse-n1",
         arch: Arch::Arm64,
         contiguous: true,
+        coalesce: Some(Coalesce {
+            pages: 4,
+            first_level: false,
+            source: "Cortex-A76 TRM 100798 table A6-31: an L2 entry \"is coalesced and holds translations for four contiguous pages\"; when it is, and whether the first level has such, is not stated; N1 TRM 100616 not checked",
+        }),
         bbm: 0,
         l1i: &[ArraySpec {
             entries: 48,
@@ -121,12 +143,13 @@ pub const PROFILES: &[Profile] = &[
             sizes: ARM_L2,
             source: "Cortex-A76 TRM 100798 A5.2.3 and table A5-3 (N1 TRM 100616 A5.2 not checked)",
         }]),
-        notes: "the A76's L2 can also coalesce four adjacent pages without a contiguous bit (TRM 100798 table A6-31): not modelled",
+        notes: "four adjacent pages are one L2 entry without a contiguous bit if physically contiguous, aligned, and equal in all attributes: the model's reading of TRM 100798 table A6-31",
     },
     Profile {
         name: "cortex-a53",
         arch: Arch::Arm64,
         contiguous: true,
+        coalesce: None,
         bbm: 0,
         l1i: &[ArraySpec {
             entries: 10,
@@ -152,6 +175,7 @@ pub const PROFILES: &[Profile] = &[
         name: "zen4",
         arch: Arch::X86_64,
         contiguous: false,
+        coalesce: None,
         bbm: 0,
         l1i: &[ArraySpec {
             entries: 64,
@@ -179,12 +203,13 @@ pub const PROFILES: &[Profile] = &[
                 source: "3072 entries: chipsandcheese.com on Zen 4; 24 ways: not documented in a source at hand, the model's choice (128 sets, as Zen 2 and 3); 4K and 2M, 1G smashed into 2M: wikichip.org on Zen 2",
             }],
         },
-        notes: "coalescing of adjacent 4K pages into 16K or 32K entries is not modelled; CPUs with it miss less on 4K pages than counted here",
+        notes: "coalescing of adjacent 4K pages into 16K or 32K entries is not stated in a document at hand and not modelled; CPUs with it miss less on 4K pages than counted here",
     },
     Profile {
         name: "sapphire-rapids",
         arch: Arch::X86_64,
         contiguous: false,
+        coalesce: None,
         bbm: 0,
         l1i: &[
             ArraySpec {

@@ -29,6 +29,10 @@ pub struct Report {
     /// The same for each vCPU, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<Cpu>,
+    /// Counts of the same accesses by variants of the profile, if they were asked for; all vCPUs
+    /// together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<Model>,
     /// Answers to the guest's coverage requests, in order.
     pub coverage: Vec<Coverage>,
     /// Answers to the guest's questions which pages of a file were executed from, in order.
@@ -52,10 +56,17 @@ pub struct ProfileInfo {
     pub contiguous: bool,
     /// Replacement policy of all arrays; `"lru"`.
     pub replacement: String,
+    /// Neighbouring pages that are held as one entry without a contiguous bit; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub coalesced_pages: u8,
     /// The arrays.
     pub arrays: Vec<ArrayInfo>,
     /// What else there is to know.
     pub notes: String,
+}
+
+fn is_zero(pages: &u8) -> bool {
+    *pages == 0
 }
 
 /// One array of a profile.
@@ -88,6 +99,7 @@ impl From<&Profile> for ProfileInfo {
             arch: p.arch.to_string(),
             contiguous: p.contiguous,
             replacement: "lru".to_owned(),
+            coalesced_pages: p.coalesce.map_or(0, |c| c.pages),
             arrays: arrays.collect(),
             notes: p.notes.to_owned(),
         }
@@ -139,6 +151,62 @@ pub struct Counts {
     /// so without interrupts and other tasks.
     #[serde(default)]
     pub function_instructions: u64,
+}
+
+/// Counts of a variant of the profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Model {
+    /// As in [`crate::variant::variants`].
+    pub name: String,
+    /// The property that is other than in the profile.
+    pub about: String,
+    /// The phases of [`Report::phases`].
+    pub phases: Vec<MissedPhase>,
+}
+
+/// Counts of a variant in one phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissedPhase {
+    /// Number from the guest's marker; 0 = outside any phase.
+    pub phase: u8,
+    /// While the guest ran at EL0 or CPL 3.
+    pub user: Missed,
+    /// While it ran at EL1 or CPL 0.
+    pub kernel: Missed,
+}
+
+/// The counts that depend on the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// See [`Tlb::l1_misses`], instruction side.
+    pub itlb_l1_misses: u64,
+    /// See [`Tlb::l2_misses`], instruction side.
+    pub itlb_l2_misses: u64,
+    /// See [`Tlb::l1_misses`], data side.
+    pub dtlb_l1_misses: u64,
+    /// See [`Tlb::l2_misses`], data side.
+    pub dtlb_l2_misses: u64,
+    /// See [`Counts::walk_reads`].
+    pub walk_reads: u64,
+}
+
+impl Missed {
+    /// `counts` as this variant has them: with its misses, walks and reads, and none by leaf.
+    pub fn in_place_of(&self, counts: &Counts) -> Counts {
+        let side = |tlb: &Tlb, l1_misses, l2_misses| Tlb {
+            accesses: tlb.accesses,
+            l1_misses,
+            l2_misses,
+            by_leaf: BTreeMap::new(),
+        };
+        Counts {
+            itlb: side(&counts.itlb, self.itlb_l1_misses, self.itlb_l2_misses),
+            dtlb: side(&counts.dtlb, self.dtlb_l1_misses, self.dtlb_l2_misses),
+            walks: self.itlb_l2_misses + self.dtlb_l2_misses,
+            walk_reads: self.walk_reads,
+            ..counts.clone()
+        }
+    }
 }
 
 /// Counts of one side.
@@ -214,6 +282,16 @@ impl Tlb {
     }
 }
 
+impl AddAssign for Missed {
+    fn add_assign(&mut self, other: Self) {
+        self.itlb_l1_misses += other.itlb_l1_misses;
+        self.itlb_l2_misses += other.itlb_l2_misses;
+        self.dtlb_l1_misses += other.dtlb_l1_misses;
+        self.dtlb_l2_misses += other.dtlb_l2_misses;
+        self.walk_reads += other.walk_reads;
+    }
+}
+
 impl AddAssign<&Tlb> for Tlb {
     fn add_assign(&mut self, other: &Tlb) {
         for (name, counts) in &other.by_leaf {
@@ -243,6 +321,31 @@ impl Report {
                 Ok(i) => {
                     self.phases[i].user += &phase.user;
                     self.phases[i].kernel += &phase.kernel;
+                }
+                Err(i) => self.phases.insert(i, phase),
+            }
+        }
+    }
+
+    /// Adds what the variants of another vCPU counted.
+    pub fn add_models(&mut self, models: Vec<Model>) {
+        if self.models.is_empty() {
+            self.models = models;
+            return;
+        }
+        for (sum, model) in self.models.iter_mut().zip(models) {
+            sum.add(model.phases);
+        }
+    }
+}
+
+impl Model {
+    fn add(&mut self, phases: Vec<MissedPhase>) {
+        for phase in phases {
+            match self.phases.binary_search_by_key(&phase.phase, |p| p.phase) {
+                Ok(i) => {
+                    self.phases[i].user += phase.user;
+                    self.phases[i].kernel += phase.kernel;
                 }
                 Err(i) => self.phases.insert(i, phase),
             }

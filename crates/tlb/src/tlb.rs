@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One TLB array: set-associative, true LRU, entries of several sizes.
+//! One TLB array: set-associative, entries of several sizes.
 //!
 //! An entry is keyed by its virtual page number at the size that it is held
 //! at, by address-space identifier (ASID, PCID) and global bit. A lookup does
 //! not know the size in advance, so each size that the array holds at the
 //! moment is tried, as hardware with a unified array does.
 
+use crate::design::Geometry;
 use crate::leaf;
+use crate::replacement::{Order, Replacement};
 
 /// A translation as a TLB sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Size of the leaf in the page table, log2 of bytes; at least the size
-    /// that the array holds it at.
+    /// Size of the leaf in the page table, log2 of bytes.
     pub leaf_shift: u8,
+    /// The most that may be held as one: the leaf, or the group of leaves
+    /// around it that is coalesced, log2 of bytes.
+    pub span_shift: u8,
     /// Address space; meaningless if `global`.
     pub asid: u16,
     /// Valid in every address space.
@@ -30,7 +34,8 @@ struct Slot {
     /// Size that this slot translates, log2 of bytes.
     shift: u8,
     /// Size of the leaf it is part of. Larger than `shift` if the array does
-    /// not hold leaves of that size and keeps a fragment.
+    /// not hold leaves of that size and keeps a fragment; smaller if it holds
+    /// several leaves as one.
     leaf_shift: u8,
     global: bool,
 }
@@ -58,17 +63,24 @@ impl Slot {
     fn entry(&self) -> Entry {
         Entry {
             leaf_shift: self.leaf_shift,
+            span_shift: self.span_shift(),
             asid: self.asid,
             global: self.global,
         }
     }
 
-    /// Does the *leaf* this slot belongs to overlap `start..=last`? Maintenance
-    /// by address must remove a cached fragment whichever address in the leaf
-    /// it names: software does not know that the TLB broke the leaf up.
+    fn span_shift(&self) -> u8 {
+        self.leaf_shift.max(self.shift)
+    }
+
+    /// Does the *leaf* this slot belongs to, or the group of leaves that it is,
+    /// overlap `start..=last`? Maintenance by address must remove a cached
+    /// fragment whichever address in the leaf it names, and a group whichever
+    /// leaf: software does not know what the TLB made of them.
     fn leaf_overlaps(&self, start: u64, last: u64) -> bool {
-        let first = self.base >> self.leaf_shift << self.leaf_shift;
-        let end = first | ((1 << self.leaf_shift) - 1);
+        let shift = self.span_shift();
+        let first = self.base >> shift << shift;
+        let end = first | ((1 << shift) - 1);
         first <= last && end >= start
     }
 }
@@ -139,8 +151,13 @@ pub struct Array {
     slots: Box<[Slot]>,
     ways: usize,
     set_mask: u64,
+    /// By how many bits the page number is shifted before it is XORed into the
+    /// number of the set; 63: by all.
+    fold: u32,
+    /// The state of the replacement policy besides times of use.
+    order: Order,
     /// Sizes that the array can hold, log2 of bytes, ascending.
-    sizes: &'static [u8],
+    sizes: Box<[u8]>,
     /// Entries held at each of `sizes`.
     held: Vec<u32>,
     clock: u64,
@@ -155,25 +172,35 @@ fn hint_of(va: u64) -> usize {
 }
 
 impl Array {
-    /// An empty array of `entries` in sets of `ways`, holding `sizes` (log2
-    /// of bytes, ascending).
+    /// An empty array, which finds its sets by the page number's low bits, XOR
+    /// the next ones if it is `hashed`, and can hold groups of
+    /// `1 << log2_pages` pages as one.
     ///
     /// # Panics
     ///
     /// If the number of sets is not a power of two, or there are more than
     /// 65 535 entries.
-    pub fn new(entries: usize, ways: usize, sizes: &'static [u8]) -> Self {
-        let sets = entries / ways;
+    pub fn new(
+        geometry: &Geometry,
+        replacement: Replacement,
+        hashed: bool,
+        log2_pages: u8,
+    ) -> Self {
+        let &Geometry { entries, ways, .. } = geometry;
+        let sets = geometry.sets();
         assert!(
             sets * ways == entries && sets.is_power_of_two() && entries < 1 << 16,
             "{entries} entries of {ways} ways: the number of sets must be a power of two"
         );
+        let sizes = geometry.sizes_with_groups(log2_pages);
         Array {
             slots: vec![EMPTY; entries].into_boxed_slice(),
             ways,
             set_mask: sets as u64 - 1,
-            sizes,
+            fold: if hashed { sets.ilog2() } else { 63 },
+            order: Order::new(replacement, sets, ways),
             held: vec![0; sizes.len()],
+            sizes: sizes.into(),
             clock: 0,
             hint: Box::new([0; HINTS]),
         }
@@ -192,7 +219,8 @@ impl Array {
     }
 
     fn set_start(&self, va: u64, shift: u8) -> usize {
-        ((va >> shift) & self.set_mask) as usize * self.ways
+        let page = va >> shift;
+        ((page ^ page >> self.fold) & self.set_mask) as usize * self.ways
     }
 
     fn find(&self, va: u64, asid: u16) -> Option<usize> {
@@ -220,35 +248,61 @@ impl Array {
     /// the entry and the size that it is held at, log2 of bytes.
     pub fn lookup(&mut self, va: u64, asid: u16) -> Option<(Entry, u8)> {
         let i = self.find(va, asid)?;
-        self.clock += 1;
-        self.slots[i].stamp = self.clock;
+        self.used(i);
         self.hint[hint_of(va)] = i as u16;
         Some((self.slots[i].entry(), self.slots[i].shift))
     }
 
-    /// Puts the part of `entry`'s leaf around `va` in, in place of an empty or
-    /// else the least recently used entry of its set. Returns the size that it
-    /// is held at; `None`, and nothing happens, if the array holds no such size.
+    /// Puts the part of `entry`'s span around `va` in, in place of an empty
+    /// entry of its set or else of what the policy names. Returns the size that
+    /// it is held at; `None`, and nothing happens, if the array holds no such
+    /// size.
     pub fn insert(&mut self, va: u64, entry: Entry) -> Option<u8> {
-        let size = self.held_at(entry.leaf_shift)?;
+        let size = self.held_at(entry.span_shift)?;
         let shift = self.sizes[size];
-        let start = self.set_start(va, shift);
-        let set = &self.slots[start..start + self.ways];
-        let (way, _) = set.iter().enumerate().min_by_key(|(_, s)| s.stamp)?;
-        let i = start + way;
+        let i = self.place(self.set_start(va, shift));
         self.forget(i);
-        self.clock += 1;
         self.held[size] += 1;
         self.slots[i] = Slot {
             base: va >> shift << shift,
-            stamp: self.clock,
+            stamp: 0,
             asid: entry.asid,
             shift,
             leaf_shift: entry.leaf_shift,
             global: entry.global,
         };
+        self.used(i);
         self.hint[hint_of(va)] = i as u16;
         Some(shift)
+    }
+
+    /// Where in the set that begins at `start` the next entry goes.
+    fn place(&mut self, start: usize) -> usize {
+        let set = &self.slots[start..start + self.ways];
+        let stamps = set.iter().map(|slot| slot.stamp).enumerate();
+        let oldest = stamps.min_by_key(|&(_, stamp)| stamp);
+        let (oldest, stamp) = oldest.unwrap_or_default();
+        if stamp == 0 || matches!(self.order, Order::Stamps) {
+            return start + oldest;
+        }
+        let victim = self.order.victim(start / self.ways, self.ways);
+        start + victim.unwrap_or(oldest)
+    }
+
+    /// Entry `i` is the most recently used.
+    #[inline]
+    fn used(&mut self, i: usize) {
+        self.clock += 1;
+        self.slots[i].stamp = self.clock;
+        if !matches!(self.order, Order::Stamps) {
+            self.tell_order(i);
+        }
+    }
+
+    /// Out of the way of LRU, which needs none of it.
+    #[cold]
+    fn tell_order(&mut self, i: usize) {
+        self.order.used(i / self.ways, i % self.ways);
     }
 
     fn forget(&mut self, i: usize) {

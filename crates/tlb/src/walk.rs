@@ -21,6 +21,9 @@ pub struct Translation {
     /// The translation holds in every address space (arm64: nG clear; x86: G
     /// set while CR4.PGE is).
     pub global: bool,
+    /// The descriptor without its output address and what only software reads: what it says of
+    /// the page besides.
+    pub attributes: u64,
     /// Descriptors read from memory.
     pub reads: u8,
 }

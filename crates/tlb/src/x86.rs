@@ -33,6 +33,8 @@ const PTE_PS: u64 = 1 << 7;
 const PTE_GLOBAL: u64 = 1 << 8;
 /// Bits 51:12 of an entry or of CR3: a physical address.
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+/// Bits 58:52 and 11:9 of an entry are ignored by hardware (Intel SDM volume 3, 4.5.4).
+const SOFTWARE: u64 = 0x7f << 52 | 7 << 9;
 
 /// The registers with their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +130,7 @@ impl Mmu {
                     unit_shift: shift,
                     pa: (entry & ADDRESS & !offset) | (va & offset),
                     global,
+                    attributes: entry & !(ADDRESS | SOFTWARE),
                     reads,
                 });
             }
@@ -180,6 +183,7 @@ mod tests {
                 unit_shift: 12,
                 pa: 0xabcd_e123,
                 global: false,
+                attributes: P | 1 << 63,
                 reads: 4
             })
         );
@@ -197,6 +201,7 @@ mod tests {
                 unit_shift: 21,
                 pa: 0x4021_2345,
                 global,
+                attributes: P | PTE_PS | PTE_GLOBAL,
                 reads: 3,
             })
         };

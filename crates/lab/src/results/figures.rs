@@ -27,6 +27,8 @@ pub struct Figure {
     pub row: Option<(&'static str, &'static str)>,
     /// What the report calls it where it plots it.
     pub plot: Option<&'static str>,
+    /// Whether it depends on the modelled CPU.
+    pub is_modelled: bool,
 }
 
 /// A figure that no table shows.
@@ -38,6 +40,7 @@ pub const fn figure(name: &'static str, unit: &'static str, about: &'static str)
         is_headline: false,
         row: None,
         plot: None,
+        is_modelled: false,
     }
 }
 
@@ -86,6 +89,12 @@ impl Figure {
     /// The report has a plot of it.
     pub const fn plotted(mut self, label: &'static str) -> Self {
         self.plot = Some(label);
+        self
+    }
+
+    /// It depends on the modelled CPU.
+    const fn modelled(mut self) -> Self {
+        self.is_modelled = true;
         self
     }
 
@@ -139,14 +148,14 @@ pub static COUNTED: [Figure; 13] = [
     figure("<phase>.user_instructions", "instructions", "of these, in user mode"),
     figure("<phase>.kernel_instructions", "instructions", "of these, in kernel mode"),
     figure("<phase>.itlb_accesses", "accesses", "by instruction fetches, one for each block of code and page, user and kernel"),
-    figure("<phase>.itlb_l1_misses", "misses", "of these, those that missed the first level"),
-    figure("<phase>.itlb_l2_misses", "misses", "of these, those that missed the second level too and made a walk"),
+    figure("<phase>.itlb_l1_misses", "misses", "of these, those that missed the first level").modelled(),
+    figure("<phase>.itlb_l2_misses", "misses", "of these, those that missed the second level too and made a walk").modelled(),
     figure("<phase>.dtlb_accesses", "accesses", "by loads and stores, user and kernel"),
-    figure("<phase>.dtlb_l1_misses", "misses", "of these, those that missed the first level"),
-    figure("<phase>.dtlb_l2_misses", "misses", "of these, those that missed the second level too and made a walk"),
-    figure("<phase>.walks", "walks", "of page tables, for both, user and kernel"),
-    figure("<phase>.text_walks", "walks", "of these, those for instruction fetches of user space"),
-    figure("<phase>.walk_reads", "reads", "of page-table entries by the walks"),
+    figure("<phase>.dtlb_l1_misses", "misses", "of these, those that missed the first level").modelled(),
+    figure("<phase>.dtlb_l2_misses", "misses", "of these, those that missed the second level too and made a walk").modelled(),
+    figure("<phase>.walks", "walks", "of page tables, for both, user and kernel").modelled(),
+    figure("<phase>.text_walks", "walks", "of these, those for instruction fetches of user space").modelled(),
+    figure("<phase>.walk_reads", "reads", "of page-table entries by the walks").modelled(),
     figure("<phase>.tlb_invalidations", "instructions", "that invalidated translations (TLBI; INVLPG, INVPCID, moves to CR3), by any CPU"),
 ];
 

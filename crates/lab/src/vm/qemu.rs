@@ -66,6 +66,8 @@ pub struct Plugin<'a> {
     pub out: &'a Path,
     /// Whether the referee looks on.
     pub referee: bool,
+    /// Whether variants of the profile count too.
+    pub sweep: bool,
 }
 
 /// The physical address at which guest memory begins (QEMU's `hw/arm/virt.c`,
@@ -187,7 +189,8 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
             escape(plugin.out),
             if plugin.referee { "on" } else { "off" }
         ) + promises(guest.arch, guest.cpu_model)
-            + if guest.cpus > 1 { ",turns=on" } else { "" };
+            + if guest.cpus > 1 { ",turns=on" } else { "" }
+            + if plugin.sweep { ",sweep=on" } else { "" };
         args.plain("-plugin").push(value);
     }
     args.list
@@ -286,6 +289,7 @@ mod tests {
             profile: "neoverse-v2",
             out: Path::new("/s/counts"),
             referee: true,
+            sweep: false,
         }
     }
 
@@ -488,6 +492,12 @@ mod tests {
         );
         assert!(args.contains("out=/s/counts,referee=on"), "{args}");
         assert!(joined(Arch::X86_64, None, Some(plugin())).contains("ram_base=0x0,"));
+        let sweep = Plugin {
+            sweep: true,
+            ..plugin()
+        };
+        assert!(joined(Arch::X86_64, None, Some(sweep)).contains(",sweep=on"));
+        assert!(!args.contains("sweep"), "{args}");
     }
 
     #[test]

@@ -166,6 +166,12 @@ impl Run {
         if !self.on.kernel.is_empty() && targets.iter().filter(is_first).count() > 1 {
             bail!("--kernel names kernels of one base, architecture and page size: name these too");
         }
+        if self.common.sweep_model && (variants.len() < 2 || variants[0] != Variant::Pristine) {
+            bail!(
+                "--sweep-model is about changes: it needs a pristine kernel and another one, \
+                 leave --variants out"
+            );
+        }
         for expectation in &self.on.expect {
             let both = variants.contains(&Variant::Pristine) && variants.len() > 1;
             if expectation.needs_both() && !both {

@@ -349,6 +349,7 @@ mod tests {
             "--job boot --cpus 2 --referee",
             "--job storm --config debian-cloud --extra kunit",
             "--config debian-16k --base 7.3",
+            "--sweep-model --repeat 2",
         ] {
             let command = super::super::repeat::command(&comparison(args));
             let again = command.strip_prefix("wideleaf lab run ").unwrap();
@@ -424,6 +425,9 @@ mod tests {
             ("--job kunit --seed 2", "storm"),
             ("--job mm-selftests --fs ext4", "--fs"),
             ("--job boot --profile cortex-a53", "--referee"),
+            ("--job boot --sweep-model", "counts no TLB misses"),
+            ("--sweep-model --referee", "leave --referee out"),
+            ("--sweep-model --variants patched", "leave --variants out"),
             (
                 "--align",
                 "--align is no option of the job exec, only of program",
