@@ -9,12 +9,32 @@
 use crate::design::{Coalescing, Design, Geometry};
 use crate::leaf;
 use crate::mmu::Mmu;
-use crate::model::{FailedWalk, PHASES, Side};
 use crate::replacement::Replacement;
 use crate::report::{LeafCounts, Missed};
 use crate::tlb::{Array, Entry, Invalidate};
 use crate::walk::{PhysMem, Translation, Walk};
 use std::collections::BTreeMap;
+
+/// Phases a job can name: 0 (outside any) to 127.
+pub const PHASES: usize = 128;
+
+/// Which TLBs an access goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Instruction fetch.
+    Instruction = 0,
+    /// Load or store.
+    Data = 1,
+}
+
+/// A walk that found nothing for an access that had succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedWalk {
+    /// Virtual address.
+    pub va: u64,
+    /// What came of the walk.
+    pub walk: Walk,
+}
 
 /// Memory and registers by which addresses are translated.
 pub(crate) struct Space<M> {

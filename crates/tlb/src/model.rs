@@ -6,6 +6,7 @@
 
 use crate::design::Design;
 use crate::leaf;
+pub use crate::levels::{FailedWalk, PHASES, Side};
 use crate::levels::{Levels, Misses, Space};
 use crate::mmu::Mmu;
 use crate::profile::Profile;
@@ -14,18 +15,6 @@ use crate::tlb::Invalidate;
 use crate::variant::Variant;
 use crate::walk::{PhysMem, Walk};
 use std::collections::BTreeMap;
-
-/// Phases a job can name: 0 (outside any) to 127.
-pub const PHASES: usize = 128;
-
-/// Which TLBs an access goes through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Instruction fetch.
-    Instruction = 0,
-    /// Load or store.
-    Data = 1,
-}
 
 /// Who runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,15 +68,6 @@ const OFF: Last = Last {
     entry_mask: 0,
     leaf: DISCARD,
 };
-
-/// A walk that found nothing for an access that had succeeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FailedWalk {
-    /// Virtual address.
-    pub va: u64,
-    /// What came of the walk.
-    pub walk: Walk,
-}
 
 /// A core with its TLBs.
 pub struct Core<M> {

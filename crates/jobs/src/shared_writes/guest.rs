@@ -54,7 +54,7 @@ struct Way {
     before: u64,
     /// Bytes by which address and file offset differ, modulo all leaves.
     skew: u64,
-    /// What the processes do before.
+    /// Done by the processes before.
     first: Before,
     /// What is written to `fault_around_bytes` before.
     fault_around: Option<u64>,

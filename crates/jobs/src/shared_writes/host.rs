@@ -276,7 +276,7 @@ mod tests {
             ("tmpfs.askew", 10),
         ];
         assert_eq!(failed(Variant::Patched, &good), Vec::<String>::new());
-        // What that one does not promise.
+        // Those that the series text does not promise.
         assert_eq!(failed(Variant::Lean, &good).len(), LIMITS_AGAIN.len());
         let mut bad = good;
         bad[2].1 = 121;

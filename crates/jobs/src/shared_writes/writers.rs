@@ -8,7 +8,7 @@ use wideleaf_guest::kit::marker;
 use wideleaf_guest::kit::shared_file::{SharedFile, read_all, write_all};
 use wideleaf_guest::kit::together::{Member, Together};
 
-/// What a process does with the mapping that it then writes to. The kernel takes the right to write
+/// How a process prepares the mapping that it then writes to: the kernel takes the right to write
 /// away, or has never given it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
@@ -36,7 +36,7 @@ pub struct Work {
     pub len: u64,
     /// Bytes by which address and offset differ, modulo 2M.
     pub skew: u64,
-    /// What comes first.
+    /// How the mapping is prepared.
     pub first: Before,
     /// How often it maps, writes and unmaps; 1 unless nothing comes first.
     pub rounds: u64,
@@ -118,7 +118,7 @@ mod tests {
                 id: 1,
             };
             let mut crew = fork(&files, &work).unwrap();
-            // What was read first may have been mapped writable.
+            // A read may have mapped pages writable.
             let least = if first == Before::Nothing { 2 * 2 } else { 0 };
             assert!(crew.work().unwrap() >= least, "{first:?}");
             crew.end().unwrap();
