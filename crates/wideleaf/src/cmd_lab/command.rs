@@ -349,7 +349,7 @@ mod tests {
             "--job boot --cpus 2 --referee",
             "--job storm --config debian-cloud --extra kunit",
             "--config debian-16k --base 7.3",
-            "--sweep-model --repeat 2",
+            "--sweep-model",
         ] {
             let command = super::super::repeat::command(&comparison(args));
             let again = command.strip_prefix("wideleaf lab run ").unwrap();
