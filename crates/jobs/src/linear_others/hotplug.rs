@@ -129,9 +129,18 @@ impl Plugged {
     }
 }
 
-/// What the linear map maps, in bytes, as the kernel counts.
+/// The bytes that the linear map maps, as the kernel counts. A split or a collapse changes one count
+/// after the other, so the sum is believed once it was read three times in a row.
 fn mapped() -> u64 {
-    linear::leaves().values().sum()
+    let read = || linear::leaves().values().sum::<u64>();
+    let (mut sum, mut same) = (read(), 1);
+    while same < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+        let next = read();
+        same = if next == sum { same + 1 } else { 1 };
+        sum = next;
+    }
+    sum
 }
 
 fn ask(port: &Port, bytes: u64) -> Result<()> {
