@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The arrays of one core and its walker, and what misses them.
 //!
-//! A lookup goes L1, L2, walk. What an L2 hit or a walk finds is put into L1
-//! and, after a walk, into L2. An L1 hit does not touch L2, so the L2's order
+//! A lookup goes L1, L2, walk. L1 takes the entry that an L2 hit or a walk
+//! finds, and L2 one that a walk finds. An L1 hit does not touch L2, so the L2's order
 //! of use is that of L1 misses, as in hardware. Nothing keeps the levels
 //! inclusive: an entry evicted from L2 stays in L1.
 
@@ -32,7 +32,7 @@ pub enum Side {
 pub struct FailedWalk {
     /// Virtual address.
     pub va: u64,
-    /// What came of the walk.
+    /// Its walk.
     pub walk: Walk,
 }
 

@@ -21,9 +21,9 @@ const ROOM: u64 = 256 << 20;
 /// The largest mapping: four files must fit the disk and the guest's memory.
 const MOST: u64 = 48 << 20;
 
-/// What must hold of a kernel whose faults map what fits of a folio: the instructions for a page in
-/// one case, in hundredths of another's. Where tmpfs has no large folio its ways are the same work, and their
-/// counts differ by less than one.
+/// Limits for a kernel whose faults map all of a folio that fits: the instructions for a page in one
+/// case, in hundredths of another's. Where tmpfs has no large folio its ways are the same work, and
+/// their counts differ by less than one.
 const LIMITS: [(&str, &str, u64); 6] = [
     ("disk.large", "disk.small", 100),
     ("disk.cut", "disk.large", 120),
