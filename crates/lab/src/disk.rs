@@ -2,6 +2,7 @@
 //! What a job's disk holds, and who makes each kind.
 
 mod aligned;
+pub mod crates_io;
 mod debian;
 pub mod filesystem;
 pub mod image;

@@ -184,6 +184,7 @@ impl Written {
         }
         Ok(Contents::Installed(Install {
             packages: self.packages.clone(),
+            programs: Vec::new(),
             files: self.files.clone(),
             without: self.without.clone(),
             room: Room::NONE,

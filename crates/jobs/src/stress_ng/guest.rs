@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs stressors one after the other, each in a cgroup of its own that can be killed as a whole,
-//! and watches over all tasks meanwhile.
+//! Runs stressors one after the other.
 
+use super::stage::{self, Stage, end_of};
 use super::text::Text;
-use super::{End, NAME, Report, Stressed, Stressor, Task};
+use super::{End, NAME, Program, Report, Stressed, Stressor, Task, fsx};
 use anyhow::{Context, Result};
 use nix::mount::{MsFlags, mount};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
-use wideleaf_guest::kit::crew::Crew;
-use wideleaf_guest::kit::watch::hang;
-use wideleaf_guest::kit::{cgroup, root, spawn, swap};
+use std::fs;
+use wideleaf_guest::kit::{cgroup, root, swap};
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
 use wideleaf_guest::protocol::Message;
@@ -47,15 +41,6 @@ const SWAP_FILE: &str = "/swap";
 const OUTPUT: &str = "/tmp/output";
 const METRICS: &str = "/tmp/metrics.yaml";
 
-/// Of an output that is no success, so many bytes from its end.
-const LAST: usize = 2000;
-
-/// Seconds that a stressor may take to begin and to end, besides those that it lasts.
-const GRACE: Duration = Duration::from_secs(120);
-
-/// How often it is looked after.
-const LOOK: Duration = Duration::from_millis(200);
-
 /// Lines of /proc/vmstat that are told, by the name of their sum.
 const EVENTS: [(&str, &[&str]); 2] = [
     ("reclaimed", &["pgsteal_kswapd", "pgsteal_direct"]),
@@ -68,11 +53,7 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
     swap::on(&format!("{}{SWAP_FILE}", task.root), task.swap)?;
     make_folder(task)?;
     let text = Text::new(&task.root, &format!("{FOLDER}/text"))?;
-    let mut stage = Stage {
-        task,
-        group: cgroup::unlimited(NAME)?,
-        crew: Crew::watched(Duration::from_secs(task.hung_s.into()))?,
-    };
+    let mut stage = Stage::new(task)?;
     let users = cgroup::unlimited("text")?;
     text.start(&mut stage.crew, &users)?;
     let before = events()?;
@@ -80,7 +61,7 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
     for stressor in &task.stressors {
         let text = stressor.name.clone();
         port.send(&Message::Progress { text })?;
-        let stressed = stage.run(stressor);
+        let stressed = run(&mut stage, stressor);
         report
             .stressors
             .push(stressed.with_context(|| format!("during {}", stressor.name))?);
@@ -118,103 +99,43 @@ fn make_folder(task: &Task) -> Result<()> {
         .with_context(|| format!("mount overlay ({options}) on {folder}"))
 }
 
-/// Where stressors run, and who runs beside them.
-struct Stage<'a> {
-    task: &'a Task,
-    group: PathBuf,
-    crew: Crew,
+/// One, in a folder that is empty when it begins.
+fn run(stage: &mut Stage<'_>, stressor: &Stressor) -> Result<Stressed> {
+    let folder = format!("{FOLDER}/files");
+    let files = format!("{}{folder}", stage.task.root);
+    fs::create_dir_all(&files).with_context(|| files.clone())?;
+    let name = &stressor.name;
+    let stressed = match &stressor.program {
+        Program::StressNg(options) => stress(stage, name, &folder, options)?,
+        Program::Fsx(configuration) => fsx::run(stage, name, &folder, configuration)?,
+    };
+    stage.end_all(&stage.group)?;
+    fs::remove_dir_all(&files).with_context(|| files.clone())?;
+    Ok(stressed)
 }
 
-impl Stage<'_> {
-    fn run(&mut self, stressor: &Stressor) -> Result<Stressed> {
-        let root = &self.task.root;
-        let files = format!("{root}{FOLDER}/files");
-        fs::create_dir_all(&files).with_context(|| files.clone())?;
-        let _ = fs::remove_file(format!("{root}{METRICS}"));
-        let mut child = self.command(stressor)?.spawn().context("stress-ng")?;
-        let status = self.wait(&mut child)?;
-        self.end_all(&self.group)?;
-        let _ = child.wait();
-        fs::remove_dir_all(&files).with_context(|| files.clone())?;
-        let end = status.map_or(End::Killed, end_of);
-        let metrics = fs::read_to_string(format!("{root}{METRICS}")).unwrap_or_default();
-        Ok(Stressed {
-            name: stressor.name.clone(),
-            end,
-            operations: operations(&metrics),
-            said: match end {
-                End::Exit(0) => String::new(),
-                _ => last_words(&fs::read(OUTPUT).context(OUTPUT)?),
-            },
-        })
-    }
-
-    fn command(&self, stressor: &Stressor) -> Result<Command> {
-        let Task {
-            root,
-            seconds,
-            instances,
-            seed,
-            ..
-        } = self.task;
-        let Stressor { name, options } = stressor;
-        let line = format!(
-            "/usr/bin/stress-ng --{name} {instances} {options} --timeout {seconds}s --verify \
-             --seed {seed} --oom-avoid --temp-path {FOLDER}/files --metrics --yaml {METRICS}"
-        );
-        let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin".to_owned())]);
-        let mut command = spawn::command(root, &line, &env)?;
-        let output = File::create(OUTPUT).context(OUTPUT)?;
-        command.stdout(output.try_clone()?).stderr(output);
-        let procs = self.group.join("cgroup.procs");
-        let procs = File::options()
-            .write(true)
-            .open(&procs)
-            .context("a cgroup")?;
-        // SAFETY: write is async-signal-safe.
-        unsafe {
-            command.pre_exec(move || {
-                nix::unistd::write(&procs, b"0")
-                    .map(drop)
-                    .map_err(Into::into)
-            });
-        }
-        Ok(command)
-    }
-
-    /// How it ended; nothing if it did not within its time.
-    fn wait(&mut self, child: &mut Child) -> Result<Option<ExitStatus>> {
-        let limit = Duration::from_secs(self.task.seconds.into()) + GRACE;
-        let since = Instant::now();
-        while since.elapsed() < limit {
-            if let Some(status) = child.try_wait().context("waitpid")? {
-                return Ok(Some(status));
-            }
-            self.crew.look()?;
-            std::thread::sleep(LOOK);
-        }
-        Ok(None)
-    }
-
-    /// Ends the processes of a group.
-    fn end_all(&self, group: &Path) -> Result<()> {
-        let since = Instant::now();
-        while cgroup::is_populated(group)? {
-            cgroup::kill(group)?;
-            if since.elapsed() > Duration::from_secs(self.task.hung_s.into()) {
-                return Err(hang("SIGKILL does not end all processes".into()));
-            }
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
-    }
-}
-
-fn end_of(status: ExitStatus) -> End {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => End::Exit(code),
-        (None, signal) => End::Signal(signal.unwrap_or_default()),
-    }
+/// One of stress-ng.
+fn stress(stage: &mut Stage<'_>, name: &str, folder: &str, options: &str) -> Result<Stressed> {
+    let Task {
+        root,
+        seconds,
+        instances,
+        seed,
+        ..
+    } = stage.task;
+    let line = format!(
+        "/usr/bin/stress-ng --{name} {instances} {options} --timeout {seconds}s --verify \
+         --seed {seed} --oom-avoid --temp-path {folder} --metrics --yaml {METRICS}"
+    );
+    let _ = fs::remove_file(format!("{root}{METRICS}"));
+    let mut child = stage.command(&line, OUTPUT)?.spawn().context("stress-ng")?;
+    let status = stage.wait(&mut child)?;
+    stage.end_all(&stage.group)?;
+    let _ = child.wait();
+    let metrics = fs::read_to_string(format!("{root}{METRICS}")).unwrap_or_default();
+    let output = fs::read(OUTPUT).context(OUTPUT)?;
+    let end = status.map_or(End::Killed, end_of);
+    Ok(stage::stressed(name, end, operations(&metrics), &output))
 }
 
 /// Bogo operations of all stressors in what stress-ng writes as YAML.
@@ -223,11 +144,6 @@ fn operations(metrics: &str) -> u64 {
     let values =
         lines.filter_map(|line| line.trim().strip_prefix("bogo-ops: ")?.parse::<u64>().ok());
     values.sum()
-}
-
-fn last_words(output: &[u8]) -> String {
-    let last = &output[output.len().saturating_sub(LAST)..];
-    String::from_utf8_lossy(last).trim().to_owned()
 }
 
 /// The guest's reclaim so far.
@@ -255,19 +171,5 @@ mod tests {
                        bogo-ops: 1\n";
         assert_eq!(operations(metrics), 13);
         assert_eq!(operations(""), 0);
-    }
-
-    #[test]
-    fn how_a_process_ended_is_told() {
-        let end = |line: &str| end_of(Command::new("sh").args(["-c", line]).status().unwrap());
-        assert_eq!(end("exit 3"), End::Exit(3));
-        assert_eq!(end("kill -9 $$"), End::Signal(9));
-    }
-
-    #[test]
-    fn of_much_output_the_end_is_kept() {
-        let output = "x".repeat(LAST) + "the end\n";
-        let words = last_words(output.as_bytes());
-        assert!(words.ends_with("xthe end") && words.len() < LAST, "{words}");
     }
 }

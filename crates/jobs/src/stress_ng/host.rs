@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Options, figures and table.
 
-use super::sets::{self, MEMORY, SWAP};
+use super::sets::{self, FSX, MEMORY, SWAP};
 use super::{End, NAME, Report, Set, Stressed, Task};
 use crate::kit::deviations::{Deviation, Deviations, Ending, Endings, deviations};
 use anyhow::{Result, bail, ensure};
@@ -50,6 +50,9 @@ const SKIPPED: [i32; 2] = [3, 4];
 
 /// Its status for options that it does not take.
 const REFUSED: End = End::Exit(1);
+
+/// fsx's lines that say what is wrong begin so.
+const OF_FSX: &str = "[ERROR fsx]";
 
 /// The job.
 #[derive(Debug)]
@@ -106,7 +109,7 @@ impl Job for StressNg {
             ],
             ..Facts::new(
                 NAME,
-                "Debian's stress-ng beside text that is executed and replaced: no stressor is worse",
+                "Debian's stress-ng, and fsx, beside text that is executed: no stressor ends worse",
             )
         }
     }
@@ -129,8 +132,10 @@ impl Job for StressNg {
                 false => HUNG_SLOW_S,
             },
         };
+        let fsx = task.stressors.iter().any(|one| one.name == FSX.name);
         let install = Install {
             packages: vec![NAME.into()],
+            programs: fsx.then_some(FSX).into_iter().collect(),
             room: Room {
                 bytes: ROOM + SWAP,
                 files: FILES,
@@ -206,7 +211,7 @@ impl Job for StressNg {
             figure("dropped", "times", "its pages were asked to leave the page cache").shown("text", "dropped"),
             figure("reclaimed", "pages", "taken by reclaim").shown("memory", "pages reclaimed"),
             figure("swapped_out", "pages", "written to the swap file").shown("memory", "pages swapped out"),
-            figure("<stressor>.operations", "operations", "bogo operations, as stress-ng calls them, of all instances; how many depends on the host's load"),
+            figure("<stressor>.operations", "operations", "operations of all instances, bogo operations of stress-ng's; how many depends on the host's load"),
         ]
     }
 
@@ -289,14 +294,15 @@ fn complaints(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// The first line that says what is wrong: `stress-ng: fail:  [97] mmap: ...`.
+/// The first line that says what is wrong: `stress-ng: fail:  [97] mmap: ...`, `[ERROR fsx] ...`.
 fn reason(said: &str) -> &str {
     let tells = |line: &&str| {
         let kinds = ["fail:", "error:", "info:", "warn:"];
         let kind = line.strip_prefix("stress-ng: ").unwrap_or_default();
-        kinds.iter().any(|known| kind.starts_with(known))
+        kinds.iter().any(|known| kind.starts_with(known)) || line.starts_with(OF_FSX)
     };
-    let fails = |line: &&str| line.contains("fail:") || line.contains("skip");
+    let words = ["fail:", "skip", OF_FSX];
+    let fails = |line: &&str| words.iter().any(|word| line.contains(word));
     let lines: Vec<_> = said.lines().filter(tells).collect();
     let first = lines.iter().copied().find(fails);
     first.or(lines.last().copied()).unwrap_or("said nothing")
@@ -390,6 +396,8 @@ mod tests {
                     stress-ng: fail:  [11] mremap: mmap failed\n\
                     stress-ng: info:  [9] unsuccessful run completed\n";
         assert!(reason(said).contains("mmap failed"), "{}", reason(said));
+        let fsx = "[ERROR fsx] miscompare: offset= 0x1\n[ERROR fsx] Using seed 7\n";
+        assert!(reason(fsx).contains("miscompare"), "{}", reason(fsx));
         assert_eq!(reason(""), "said nothing");
     }
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Debian's stress-ng, a stressor at a time, beside text of the same file system that is executed
+//! Debian's stress-ng and fsx, a stressor at a time, beside text of the same file system that is executed
 //! and replaced.
 
+#[cfg(feature = "guest")]
+mod fsx;
 #[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "host")]
 mod sets;
+#[cfg(feature = "guest")]
+mod stage;
 #[cfg(feature = "guest")]
 mod text;
 
@@ -53,10 +57,19 @@ pub struct Task {
 /// A stressor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stressor {
-    /// As stress-ng's option names it.
+    /// As stress-ng's option names it, or ours.
     pub name: String,
-    /// Further options, separated by blanks.
-    pub options: String,
+    /// Its program.
+    pub program: Program,
+}
+
+/// A program that stresses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Program {
+    /// stress-ng, with further options, separated by blanks.
+    StressNg(String),
+    /// fsx, with its configuration (TOML).
+    Fsx(String),
 }
 
 /// The guest's answer.
@@ -72,18 +85,18 @@ pub struct Report {
 /// How one stressor fared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stressed {
-    /// As stress-ng's option names it.
+    /// As in the task.
     pub name: String,
-    /// How its stress-ng ended.
+    /// How its program ended.
     pub end: End,
-    /// Its bogo operations, of all instances.
+    /// Its operations, of all instances: stress-ng's bogo operations, or fsx's.
     pub operations: u64,
-    /// The end of its output if it was no success, else empty.
+    /// Both ends of its output if it was no success, else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
 }
 
-/// How a stress-ng ended.
+/// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The stressors: names and options are stress-ng's own (its manual, version 0.19).
+//! The stressors: names and options are stress-ng's own (its manual, version 0.19), but for fsx's.
 //!
 //! Sizes are such that no stressor takes all memory and swap: the guest has [`MEMORY`] and
 //! [`SWAP`], and an OOM kill fails a run. Those that cannot be bounded (`resources`, `mmapcow`) are
 //! left out, and those that need a device or a network.
 
-use super::{Set, Stressor};
+use super::{Program, Set, Stressor};
+use wideleaf_lab::disk::crates_io::CrateProgram;
 
 /// Memory of the guest in bytes.
 pub const MEMORY: u64 = 768 << 20;
@@ -79,6 +80,7 @@ const ALL: &[Line] = &[
     (Set::Files, "file-ioctl", ""),
     (Set::Files, "flock", ""),
     (Set::Files, "fpunch", ""),
+    (Set::Files, FSX.name, ""),
     (Set::Files, "hdd", "--hdd-bytes 64M"),
     (Set::Files, "iomix", "--iomix-bytes 64M"),
     (Set::Files, "link", ""),
@@ -95,6 +97,36 @@ const ALL: &[Line] = &[
     (Set::Files, "utime", ""),
     (Set::Files, "xattr", ""),
 ];
+
+/// fsx, which Debian does not have.
+pub const FSX: CrateProgram = CrateProgram {
+    name: "fsx",
+    version: "0.3.2",
+};
+
+/// Of fsx: a file holds up to four blocks of 2M. fsx writes nothing back after a write to a mapping,
+/// so the next operation meets dirty entries.
+const FSX_CONFIGURATION: &str = "\
+flen = 8388608
+nomsyncafterwrite = true
+[opsize]
+max = 262144
+[weights]
+close_open = 2
+read = 10
+write = 10
+mapread = 10
+mapwrite = 10
+invalidate = 1
+truncate = 5
+fsync = 1
+fdatasync = 1
+posix_fallocate = 1
+punch_hole = 3
+sendfile = 2
+posix_fadvise = 5
+copy_file_range = 2
+";
 
 /// The names of all.
 pub fn names() -> Vec<&'static str> {
@@ -117,6 +149,9 @@ pub fn chosen(names: &[String], set: Set) -> Vec<Stressor> {
 fn stressor((_, name, options): &Line) -> Stressor {
     Stressor {
         name: (*name).into(),
-        options: (*options).into(),
+        program: match *name == FSX.name {
+            true => Program::Fsx(FSX_CONFIGURATION.into()),
+            false => Program::StressNg((*options).into()),
+        },
     }
 }

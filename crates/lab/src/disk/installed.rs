@@ -3,6 +3,7 @@
 //! own. Nothing is configured: no maintainer script runs. The users, groups and folders that scripts
 //! would make, and that programs miss, are made here.
 
+use crate::disk::crates_io::CrateProgram;
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image::Room;
 use crate::disk::packaged::Packaged;
@@ -51,6 +52,8 @@ const USERS: &[(&str, &str)] = &[
 pub struct Install {
     /// Packages of Debian; apt adds what these depend on.
     pub packages: Vec<String>,
+    /// Programs of crates.io, which get into `/usr/bin`.
+    pub programs: Vec<CrateProgram>,
     /// Files of `/wideleaf` by name, with their texts.
     pub files: BTreeMap<String, String>,
     /// Files and folders of the packages that are left out, as paths without the first slash.
@@ -82,12 +85,20 @@ impl Installed<'_> {
     pub fn ensure(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
         let Install {
             packages,
+            programs,
             files,
             without,
             room,
         } = self.install;
         let files = files.iter();
         let files = files.fold(Key::new(), |key, (name, text)| key.field(name, text));
+        let mut key = Key::new()
+            .field("layout", LAYOUT)
+            .field("files", files.id())
+            .field("without", without.join(" "));
+        if !programs.is_empty() {
+            key = key.field("programs", format!("{programs:?}"));
+        }
         let disk = Packaged {
             kind: KIND,
             filesystem: self.filesystem,
@@ -95,12 +106,18 @@ impl Installed<'_> {
             aligned: self.aligned,
             packages: packages.iter().map(String::as_str).collect(),
             room: *room,
-            key: Key::new()
-                .field("layout", LAYOUT)
-                .field("files", files.id())
-                .field("without", without.join(" ")),
+            key,
         };
-        disk.ensure(|root| self.install.furnish(root), cache, observer)
+        let furnish = |root: &Path| {
+            self.install.furnish(root)?;
+            for program in programs {
+                let built = program.ensure(self.arch, cache, observer)?;
+                let place = root.join("usr/bin").join(program.name);
+                fs::copy(built, &place).with_context(|| place.display().to_string())?;
+            }
+            Ok(())
+        };
+        disk.ensure(furnish, cache, observer)
     }
 }
 
@@ -157,6 +174,7 @@ mod tests {
         }
         let install = Install {
             packages: Vec::new(),
+            programs: Vec::new(),
             files: BTreeMap::from([("work.py".into(), "print(1)".into())]),
             without: vec!["usr/lib/y".into()],
             room: Room::NONE,

@@ -11,7 +11,7 @@ pub const ENV: &str = "WIDELEAF_PARTS";
 const PLUGIN: &str = "libwideleaf_plugin.so";
 
 /// The Rust target of the guest's binary.
-const fn triple(arch: Arch) -> &'static str {
+pub const fn triple(arch: Arch) -> &'static str {
     match arch {
         Arch::Arm64 => "aarch64-unknown-linux-musl",
         Arch::X86_64 => "x86_64-unknown-linux-musl",

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where stressors run: a cgroup that can be killed as a whole, while others work beside it and all
+//! tasks are watched.
+
+use super::{End, NAME, Stressed, Task};
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+use wideleaf_guest::kit::crew::Crew;
+use wideleaf_guest::kit::watch::hang;
+use wideleaf_guest::kit::{cgroup, spawn};
+
+/// Of an output that is no success, so many bytes are kept from its begin and from its end.
+const FIRST: usize = 200;
+const LAST: usize = 1800;
+
+/// Seconds that a stressor may take to begin and to end, besides those that it lasts.
+pub const GRACE: Duration = Duration::from_secs(120);
+
+/// How often it is looked after.
+pub const LOOK: Duration = Duration::from_millis(200);
+
+/// Where stressors run, and the processes that run beside them.
+pub struct Stage<'a> {
+    /// The job's task.
+    pub task: &'a Task,
+    /// The stressors' cgroup.
+    pub group: PathBuf,
+    /// Those beside the stressors.
+    pub crew: Crew,
+}
+
+impl<'a> Stage<'a> {
+    /// An empty one.
+    pub fn new(task: &'a Task) -> Result<Self> {
+        Ok(Self {
+            task,
+            group: cgroup::unlimited(NAME)?,
+            crew: Crew::watched(Duration::from_secs(task.hung_s.into()))?,
+        })
+    }
+
+    /// The command in the stressors' cgroup, whose words go to the file `output`.
+    pub fn command(&self, line: &str, output: &str) -> Result<Command> {
+        let env = BTreeMap::from([("PATH".to_owned(), "/usr/bin".to_owned())]);
+        let mut command = spawn::command(&self.task.root, line, &env)?;
+        let output = File::create(output).with_context(|| output.to_owned())?;
+        command.stdout(output.try_clone()?).stderr(output);
+        let procs = self.group.join("cgroup.procs");
+        let procs = File::options()
+            .write(true)
+            .open(&procs)
+            .context("a cgroup")?;
+        // SAFETY: write is async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                nix::unistd::write(&procs, b"0")
+                    .map(drop)
+                    .map_err(Into::into)
+            });
+        }
+        Ok(command)
+    }
+
+    /// How it ended; nothing if it did not within its time.
+    pub fn wait(&mut self, child: &mut Child) -> Result<Option<ExitStatus>> {
+        let limit = Duration::from_secs(self.task.seconds.into()) + GRACE;
+        let since = Instant::now();
+        while since.elapsed() < limit {
+            if let Some(status) = child.try_wait().context("waitpid")? {
+                return Ok(Some(status));
+            }
+            self.crew.look()?;
+            std::thread::sleep(LOOK);
+        }
+        Ok(None)
+    }
+
+    /// Ends the processes of a group.
+    pub fn end_all(&self, group: &Path) -> Result<()> {
+        let since = Instant::now();
+        while cgroup::is_populated(group)? {
+            cgroup::kill(group)?;
+            if since.elapsed() > Duration::from_secs(self.task.hung_s.into()) {
+                return Err(hang("SIGKILL does not end all processes".into()));
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// The answer for a stressor. Both ends of its output are kept if it was no success.
+pub fn stressed(name: &str, end: End, operations: u64, output: &[u8]) -> Stressed {
+    Stressed {
+        name: name.into(),
+        end,
+        operations,
+        said: match end {
+            End::Exit(0) => String::new(),
+            _ => ends_of(output),
+        },
+    }
+}
+
+/// How a program ended that has.
+pub fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exit(code),
+        (None, signal) => End::Signal(signal.unwrap_or_default()),
+    }
+}
+
+/// stress-ng tells at the end what went wrong, and fsx at the begin.
+fn ends_of(output: &[u8]) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.len() <= FIRST + LAST {
+        return text(output);
+    }
+    let (first, last) = (&output[..FIRST], &output[output.len() - LAST..]);
+    format!("{}\n...\n{}", text(first), text(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_process_ended_is_told() {
+        let end = |line: &str| end_of(Command::new("sh").args(["-c", line]).status().unwrap());
+        assert_eq!(end("exit 3"), End::Exit(3));
+        assert_eq!(end("kill -9 $$"), End::Signal(9));
+    }
+
+    #[test]
+    fn of_much_output_both_ends_are_kept() {
+        let output = "the begin\n".to_owned() + &"x".repeat(2 * LAST) + "the end\n";
+        let words = ends_of(output.as_bytes());
+        assert!(words.starts_with("the begin\nx"), "{words}");
+        assert!(words.ends_with("xthe end"), "{words}");
+        assert!(words.len() < FIRST + LAST + 10, "{words}");
+    }
+}
