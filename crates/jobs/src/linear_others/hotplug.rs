@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 use wideleaf_guest::kit::inject::{self, Injection};
@@ -14,12 +15,16 @@ use wideleaf_guest::protocol::Message;
 /// For what new memory is used.
 const POLICY: &str = "/sys/devices/system/memory/auto_online_blocks";
 
-/// Bytes of one block of it, in hexadecimal digits.
+/// The blocks of memory.
+const BLOCKS: &str = "/sys/devices/system/memory";
+
+/// Bytes of one of them, in hexadecimal digits.
 const BLOCK: &str = "/sys/devices/system/memory/block_size_bytes";
 
-/// How long memory may take to come or go: blocks are emptied page by page, and a kernel with
-/// KASAN takes more than a minute for 1G on a busy host.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long memory may take to come or go. Blocks are emptied page by page, and a kernel with KASAN
+/// takes more than a minute for 1G on a busy host. Where a page cannot be moved at that moment, the
+/// driver tries again after 50, 100 and 200 s (VIRTIO_MEM_RETRY_TIMER_MIN_MS).
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How long allocations fail while memory is plugged. Adding 128M takes less.
 const SHORT: Duration = Duration::from_secs(5);
@@ -115,7 +120,9 @@ fn plug_short(port: &Port, bytes: u64) -> Result<u64> {
     let all = || mapped() >= before + bytes;
     wait("memory after allocations failed", all)?;
     ask(port, 0)?;
-    wait("memory gone", || mapped() <= before)?;
+    wait("memory gone after allocations failed", || {
+        mapped() <= before
+    })?;
     Ok(failed)
 }
 
@@ -133,8 +140,8 @@ impl Plugged {
 /// after the other, so the sum is believed once it was read three times in a row.
 fn mapped() -> u64 {
     let read = || linear::leaves().values().sum::<u64>();
-    let (mut sum, mut same) = (read(), 1);
-    while same < 3 {
+    let (mut sum, mut same, begun) = (read(), 1, Instant::now());
+    while same < 3 && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(1));
         let next = read();
         same = if next == sum { same + 1 } else { 1 };
@@ -153,12 +160,28 @@ fn wait(what: &str, done: impl Fn() -> bool) -> Result<()> {
     while !done() {
         if begun.elapsed() > PATIENCE {
             bail!(
-                "no {what} in {} s; {} bytes are mapped",
+                "no {what} in {} s; {} bytes are mapped; blocks of memory: {}",
                 PATIENCE.as_secs(),
-                mapped()
+                mapped(),
+                states()?
             );
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+/// How many blocks of memory are in which state: `15 online, 1 offline`.
+fn states() -> Result<String> {
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for block in fs::read_dir(BLOCKS).context(BLOCKS)? {
+        // The folder has files too, and a block may go meanwhile.
+        if let Ok(state) = fs::read_to_string(block?.path().join("state")) {
+            *counts.entry(state.trim().into()).or_default() += 1;
+        }
+    }
+    let words = counts
+        .iter()
+        .map(|(state, count)| format!("{count} {state}"));
+    Ok(words.collect::<Vec<_>>().join(", "))
 }

@@ -34,7 +34,7 @@ const MADV_POPULATE_READ: i32 = 22;
 /// Runs of fsx on one file.
 struct Instance {
     number: u32,
-    runs: u64,
+    run: u64,
     child: Child,
 }
 
@@ -62,7 +62,7 @@ pub fn run(
 
 fn runs(stage: &mut Stage<'_>, name: &str, folder: &str) -> Result<Stressed> {
     let numbers = 0..stage.task.instances;
-    let start = |number| Instance::start(stage, folder, number);
+    let start = |number| Instance::start(stage, folder, number, 0);
     let mut instances = numbers.map(start).collect::<Result<Vec<_>>>()?;
     let end = Instant::now() + Duration::from_secs(stage.task.seconds.into());
     let mut operations = 0;
@@ -82,8 +82,8 @@ fn runs(stage: &mut Stage<'_>, name: &str, folder: &str) -> Result<Stressed> {
                 Some(_) => {
                     operations += OPERATIONS;
                     if Instant::now() < end {
-                        instance.again(stage, folder)?;
-                        going_on.push(instance);
+                        let Instance { number, run, .. } = instance;
+                        going_on.push(Instance::start(stage, folder, number, run + 1)?);
                     }
                 }
             }
@@ -100,18 +100,10 @@ fn runs(stage: &mut Stage<'_>, name: &str, folder: &str) -> Result<Stressed> {
 }
 
 impl Instance {
-    fn start(stage: &Stage<'_>, folder: &str, number: u32) -> Result<Self> {
-        Ok(Self {
-            number,
-            runs: 0,
-            child: start(stage, folder, number, 0)?,
-        })
-    }
-
-    fn again(&mut self, stage: &Stage<'_>, folder: &str) -> Result<()> {
-        self.runs += 1;
-        self.child = start(stage, folder, self.number, self.runs)?;
-        Ok(())
+    /// The run of this number, from 0, on the file of that.
+    fn start(stage: &Stage<'_>, folder: &str, number: u32, run: u64) -> Result<Self> {
+        let child = start(stage, folder, number, run)?;
+        Ok(Self { number, run, child })
     }
 }
 
