@@ -3,14 +3,16 @@
 
 use crate::file::{self, StubFile};
 use crate::mapping::Mapping;
-use crate::options::{ExecOptions, Plan};
+use crate::options::{Cached, DEFAULT_SIZE, ExecOptions, Plan};
 use crate::perf::Events;
 use crate::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
 use crate::{page_size, sweep, system};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+use wideleaf_kit::arch::Arch;
 use wideleaf_kit::size::short;
 
 pub use crate::system::{Evict, ReadCounter, ReclaimCounter};
@@ -98,12 +100,21 @@ pub fn run(
     around: &Surroundings,
     watcher: &mut dyn Watcher,
 ) -> Result<ExecReport> {
+    if options.cached == Some(Cached::Written) {
+        watcher.progress("writing the stub file");
+        let arch = Arch::host().context("no stubs for this machine")?;
+        file::create(&options.file, arch, options.size.unwrap_or(DEFAULT_SIZE))?;
+    }
     let stubs = file::open(&options.file)?;
     let page_size = page_size();
     let plan = options.plan(stubs.len, page_size)?;
-    if options.cold {
+    if options.cold && options.cached != Some(Cached::Written) {
         watcher.progress("emptying the page cache");
         around.evict.run(&stubs.file)?;
+    }
+    if options.cached == Some(Cached::Read) {
+        watcher.progress("reading the stub file");
+        io::copy(&mut &stubs.file, &mut io::sink()).context("cannot read the stub file")?;
     }
     let mapping = Mapping::new(&stubs.file, plan.size, plan.align)
         .with_context(|| options.file.display().to_string())?;
@@ -114,6 +125,7 @@ pub fn run(
         watcher,
         stubs: &stubs,
         mapping: &mapping,
+        settle: Duration::from_secs(options.settle_s.into()),
     };
     run.rehearse()?;
     let cold = options.cold.then(|| run.cold()).transpose()?;
@@ -129,6 +141,7 @@ struct Measurement<'a> {
     watcher: &'a mut dyn Watcher,
     stubs: &'a StubFile,
     mapping: &'a Mapping,
+    settle: Duration,
 }
 
 impl Measurement<'_> {
@@ -153,10 +166,11 @@ impl Measurement<'_> {
         let resident_before = self.mapping.resident(self.page_size)?;
         self.watcher.begin(Phase::Cold, "cold sweep");
         let Plan { stride, stubs, .. } = self.plan;
-        let address = self.mapping.address();
+        let (address, settle) = (self.mapping.address(), self.settle);
         let phase = measured(self.around, self.watcher, Phase::Cold, stubs, || {
             // SAFETY: plan() made sure that all stubs lie in the mapping.
             unsafe { sweep::in_order(address, stride, stubs) }
+            thread::sleep(settle);
         })?;
         Ok(ColdReport {
             phase,
@@ -251,6 +265,7 @@ fn report(
     });
     if let Some(cold) = &cold
         && cold.resident_before > 0
+        && options.cached.is_none()
     {
         warnings.push(still_cached(
             &filesystem,

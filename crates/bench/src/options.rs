@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use wideleaf_kit::named;
 use wideleaf_kit::size::short;
 
 /// Every stub file has a stub at each multiple of this, whatever the page size.
@@ -62,6 +63,16 @@ impl FromStr for Stride {
     }
 }
 
+named!(
+    /// How all of the file came into the page cache before the first sweep.
+    Cached, "way into the page cache", {
+        /// By read(2).
+        Read = "read",
+        /// By write(2): the run makes the file.
+        Written = "written",
+    }
+);
+
 /// One run of the benchmark.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -76,8 +87,12 @@ pub struct ExecOptions {
     pub calls: Option<u64>,
     /// Seed of the random sequence.
     pub seed: u64,
-    /// Whether to measure the first sweep, from an empty page cache.
+    /// Whether to measure the first sweep, from an empty page cache unless `cached` says otherwise.
     pub cold: bool,
+    /// How that is filled first; `None`: it stays empty.
+    pub cached: Option<Cached>,
+    /// Seconds of sleep at the end of the first sweep, in which the kernel's threads may go on.
+    pub settle_s: u32,
     /// Whether to measure random calls after a full sweep.
     pub random: bool,
     /// Alignment of the mapping's address in bytes. `None`: the kernel chooses, which is the
@@ -94,6 +109,8 @@ impl Default for ExecOptions {
             calls: None,
             seed: 1,
             cold: true,
+            cached: None,
+            settle_s: 0,
             random: true,
             align: None,
         }

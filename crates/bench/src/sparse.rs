@@ -17,6 +17,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 /// How the file is mapped and touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,8 @@ pub struct Access {
     pub advice: Option<Advice>,
     /// Whether it is data: mapped to be read, and a byte read where else a stub is executed.
     pub is_data: bool,
+    /// Seconds of sleep after the touches, in which the kernel's threads may go on.
+    pub settle_s: u32,
 }
 
 impl Access {
@@ -98,18 +102,21 @@ pub fn run(
     let at = |offset: &u64| mapping.address() + offset;
     let once: Vec<u64> = touches.iter().map(at).collect();
     let often: Vec<u64> = random_calls(touches, seed).iter().map(at).collect();
-    let phase = |watcher: &mut dyn Watcher, phase, calls: &[u64]| {
-        // SAFETY: check() made sure that there are stubs at all of them.
-        let work = || unsafe { access.touch(calls) };
-        measured(around, watcher, phase, calls.len() as u64, work)
+    let phase = |watcher: &mut dyn Watcher, phase, calls: &[u64], settle| {
+        measured(around, watcher, phase, calls.len() as u64, || {
+            // SAFETY: check() made sure that there are stubs at all of them.
+            unsafe { access.touch(calls) };
+            thread::sleep(settle);
+        })
     };
+    let settle = Duration::from_secs(access.settle_s.into());
     // The measured functions' own faults must not count.
     watcher.leave();
-    phase(&mut Alone, Phase::Cold, &[])?;
+    phase(&mut Alone, Phase::Cold, &[], Duration::ZERO)?;
     watcher.begin(Phase::Cold, &format!("{pattern}: cold"));
-    let cold = phase(watcher, Phase::Cold, &once)?;
+    let cold = phase(watcher, Phase::Cold, &once, settle)?;
     watcher.begin(Phase::Random, &format!("{pattern}: random calls"));
-    let random = phase(watcher, Phase::Random, &often)?;
+    let random = phase(watcher, Phase::Random, &often, Duration::ZERO)?;
     watcher.look(mapping.address(), stubs.len);
     let page_size = page_size();
     Ok(SparseReport {
@@ -201,6 +208,7 @@ mod tests {
             let access = Access {
                 advice,
                 is_data: true,
+                settle_s: 0,
             };
             let report = match run_with(&path, &[0, 8192], access) {
                 // A host without huge pages.

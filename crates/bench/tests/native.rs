@@ -3,7 +3,7 @@
 
 use wideleaf_bench::exec::{Alone, Phase, Surroundings, Watcher, run};
 use wideleaf_bench::file::create;
-use wideleaf_bench::options::{ExecOptions, Stride};
+use wideleaf_bench::options::{Cached, ExecOptions, Stride};
 use wideleaf_bench::page_size;
 use wideleaf_kit::arch::Arch;
 
@@ -124,6 +124,38 @@ fn options_reach_the_run() {
     assert_eq!(report.random.unwrap().calls, 77);
     assert!(report.address_alignment >= 4 << 20);
     assert_eq!((report.seed, report.align), (9, Some(4 << 20)));
+}
+
+#[test]
+fn text_that_was_read_or_written_is_cached_before_the_first_sweep() {
+    for cached in Cached::ALL.iter().copied() {
+        let (dir, options) = stubs();
+        let options = ExecOptions {
+            cached: Some(cached),
+            size: Some(SIZE),
+            file: match cached {
+                Cached::Read => options.file,
+                Cached::Written => dir.path().join("made"),
+            },
+            ..options
+        };
+        let report = run(&options, &Surroundings::native(), &mut Alone).unwrap();
+        let cold = report.cold.unwrap();
+        // Reclaim on a busy machine may take a page or two back.
+        assert!(cold.resident_before > SIZE / 2, "{cached}: {cold:?}");
+        assert!(report.warnings.is_empty(), "{:?}", report.warnings);
+    }
+}
+
+#[test]
+fn the_time_to_settle_is_the_first_sweep_s() {
+    let (_dir, options) = stubs();
+    let options = ExecOptions {
+        settle_s: 1,
+        ..options
+    };
+    let report = run(&options, &Surroundings::native(), &mut Alone).unwrap();
+    assert!(report.cold.unwrap().phase.nanoseconds >= 1_000_000_000);
 }
 
 #[test]

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is asked, counted and shown.
 
-use super::{NAME, Report};
+use super::{NAME, Report, Task};
 use crate::kit::text::{self, CallsStubs, no_large_folios, of_phase};
 use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use wideleaf_bench::options::Cached;
 use wideleaf_kit::size::{long, parse, short};
+use wideleaf_lab::choices;
 use wideleaf_lab::disk::Contents;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
 use wideleaf_lab::plan::{Asked, Plan};
@@ -26,6 +28,9 @@ pub struct Options {
     /// Size of the stub file
     #[arg(long, default_value = "512M", value_parser = parse)]
     pub size: u64,
+    /// How the page cache is filled with it before the cold phase [default: not at all]
+    #[arg(long, value_name = "HOW", value_parser = choices!(Cached))]
+    pub cached: Option<Cached>,
     /// What is called.
     #[command(flatten)]
     #[serde(flatten)]
@@ -70,10 +75,20 @@ impl Job for Exec {
     }
 
     fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
-        let Options { size, calls } = asked.own;
-        let task = calls.on_file(*size);
+        let Options {
+            size,
+            cached,
+            calls,
+        } = asked.own;
+        let task = Task {
+            cached: *cached,
+            ..calls.on_file(*size)
+        };
         task.plan(*size, asked.page_size.bytes())?;
-        let disk = calls.fs.disk(Contents::Stubs(vec![*size]));
+        let disk = calls.fs.disk(match task.cached {
+            Some(Cached::Written) => Contents::Room(*size),
+            Some(Cached::Read) | None => Contents::Stubs(vec![*size]),
+        });
         let plan = Plan {
             pressure: calls.scarce.pressure(),
             ..Plan::new(&task, 600).with_memory(calls.scarce.memory(*size))
@@ -114,9 +129,17 @@ impl Job for Exec {
     }
 
     fn title(&self, measured: &Measured<'_, Self>) -> String {
-        let Options { size, calls } = &measured.own;
+        let Options {
+            size,
+            cached,
+            calls,
+        } = &measured.own;
         let (filesystem, scarce) = (calls.fs.fs.title(), &calls.scarce);
         let mut title = format!("exec text: {} of return stubs, {filesystem},", long(*size));
+        if let Some(cached) = cached {
+            title += &format!(" {cached} before,");
+        }
+        title += &calls.settle.title();
         if let Some(limit) = scarce.memory_limit {
             title += &format!(" memory.max {},", short(limit));
         }

@@ -13,6 +13,25 @@ use wideleaf_lab::options::{Fs, ReadAhead, Scarce, Seed};
 use wideleaf_lab::plan::MOUNT_POINT;
 use wideleaf_lab::results::figures::{Figure, Figures, figure};
 
+/// For jobs whose text may become wide after its first touch.
+#[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settle {
+    /// Seconds of sleep at the end of each cold phase, in which the kernel's threads go on
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[serde(default)]
+    pub settle: u32,
+}
+
+impl Settle {
+    /// What a job's title says of it.
+    pub fn title(self) -> String {
+        match self.settle {
+            0 => String::new(),
+            seconds => format!(" {seconds} s to settle,"),
+        }
+    }
+}
+
 /// What a job takes that calls stubs in files.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallsStubs {
@@ -27,6 +46,10 @@ pub struct CallsStubs {
     #[command(flatten)]
     #[serde(flatten)]
     pub seed: Seed,
+    /// Its time.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub settle: Settle,
     /// The disk.
     #[command(flatten)]
     #[serde(flatten)]
@@ -50,6 +73,7 @@ impl CallsStubs {
             stride: self.stride,
             calls: self.calls,
             seed: self.seed.seed,
+            settle_s: self.settle.settle,
             ..ExecOptions::default()
         }
     }
@@ -125,16 +149,17 @@ pub fn rest() -> impl Iterator<Item = Figure> {
     PHASE.into_iter().chain(RECLAIM)
 }
 
+/// The benchmark's phases that ran, by the lab's names.
+pub fn named_phases(report: &ExecReport) -> impl Iterator<Item = (&'static str, &PhaseReport)> {
+    let cold = report.cold.as_ref().map(|cold| ("cold", &cold.phase));
+    let random = report.random.as_ref().map(|random| ("random", random));
+    cold.into_iter().chain(random)
+}
+
 /// What the guest counted, under `cold` and `random` after `prefix`.
 pub fn phases(figures: &mut Figures, prefix: &str, report: &ExecReport) {
-    let phases = [
-        ("cold", report.cold.as_ref().map(|cold| &cold.phase)),
-        ("random", report.random.as_ref()),
-    ];
-    for (name, phase) in phases {
-        if let Some(phase) = phase {
-            guest_phase(figures, &format!("{prefix}{name}"), phase);
-        }
+    for (name, phase) in named_phases(report) {
+        guest_phase(figures, &format!("{prefix}{name}"), phase);
     }
 }
 

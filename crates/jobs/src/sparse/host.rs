@@ -3,7 +3,7 @@
 
 use super::pattern::pattern;
 use super::{NAME, Report, Task};
-use crate::kit::text::{self, guest_phase, no_large_folios, of_phase, stub_file};
+use crate::kit::text::{self, Settle, guest_phase, no_large_folios, of_phase, stub_file};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,10 @@ pub struct Options {
     /// Write this to fault_around_bytes first [default: nothing]
     #[arg(long, value_name = "SIZE", value_parser = parse)]
     pub fault_around: Option<u64>,
+    /// Its time.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub settle: Settle,
     /// Of patterns and calls.
     #[command(flatten)]
     #[serde(flatten)]
@@ -128,6 +132,7 @@ impl Job for Sparse {
             access: Access {
                 advice: own.advice,
                 is_data: own.data,
+                settle_s: own.settle.settle,
             },
             fault_around: own.fault_around,
         };
@@ -177,9 +182,10 @@ impl Job for Sparse {
         let what = if own.data { "data" } else { "text" };
         let advice = own.advice.map(|advice| format!(" with advice '{advice}'"));
         format!(
-            "parts of {} of {what}{}, {filesystem},",
+            "parts of {} of {what}{}, {filesystem},{}",
             long(own.size),
-            advice.unwrap_or_default()
+            advice.unwrap_or_default(),
+            own.settle.title()
         )
     }
 
