@@ -47,6 +47,9 @@ pub struct Results {
     pub comparisons: Vec<Comparison>,
     /// What was expected of the figures.
     pub expectations: Vec<Verdict>,
+    /// What the processor of `host` counted, without a guest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hardware: Vec<Counted>,
 }
 
 impl Results {
@@ -61,6 +64,15 @@ impl Results {
             host: Host::this(),
             comparisons,
             expectations,
+            hardware: Vec::new(),
+        }
+    }
+
+    /// What the processor of this machine counted just now.
+    pub fn of_hardware(counted: Counted) -> Self {
+        Self {
+            hardware: vec![counted],
+            ..Self::new(Vec::new(), Vec::new())
         }
     }
 
@@ -199,6 +211,25 @@ pub struct Swept {
     pub turned_by: Vec<String>,
     /// By each variant that has one.
     pub ratios: BTreeMap<String, f64>,
+}
+
+/// What a processor counted of work that a job of the lab does too.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    /// The job.
+    pub job: String,
+    /// The machine's architecture.
+    pub arch: Arch,
+    /// Its base page size.
+    pub page_size: PageSize,
+    /// Its counts by the names of the job's figures; counts of the processor are of user mode alone.
+    pub figures: BTreeMap<String, u64>,
+    /// Why others are missing.
+    pub missing: BTreeMap<String, String>,
+    /// Elapsed time of each phase in ns.
+    pub nanoseconds: BTreeMap<String, u64>,
+    /// All that the work's program found, as it defines it.
+    pub outcome: Value,
 }
 
 /// How an expectation went.
@@ -340,7 +371,19 @@ mod tests {
             measured: Some(1.0),
             passed: false,
         };
-        Results::new(vec![comparison], vec![verdict])
+        let counted = Counted {
+            job: "exec".into(),
+            arch: Arch::Arm64,
+            page_size: PageSize::K64,
+            figures: [("random.text_walks".into(), 1)].into(),
+            missing: [("random.itlb_l1_misses".into(), "ENOENT".into())].into(),
+            nanoseconds: [("random".into(), 1)].into(),
+            outcome: Value::Null,
+        };
+        Results {
+            hardware: vec![counted],
+            ..Results::new(vec![comparison], vec![verdict])
+        }
     }
 
     #[test]
@@ -400,7 +443,16 @@ mod tests {
 
     /// Every field name below `value`, but not the keys of maps.
     fn names(value: &serde_json::Value, into: &mut std::collections::BTreeSet<String>) {
-        const MAPS: [&str; 6] = ["leaves", "by_leaf", "thp", "figures", "sweep", "ratios"];
+        const MAPS: [&str; 8] = [
+            "leaves",
+            "by_leaf",
+            "thp",
+            "figures",
+            "sweep",
+            "ratios",
+            "missing",
+            "nanoseconds",
+        ];
         match value {
             serde_json::Value::Object(object) => {
                 for (name, value) in object {

@@ -3,7 +3,8 @@
 //!
 //! [`page()`] makes one HTML page of them: `summary` its first screen, `count` what is shown of a
 //! comparison, `strips` the pictures in the cells of its tables. It has the command behind every
-//! figure, and [`days`] finds comparisons that were made more than once.
+//! figure, and [`days`] finds comparisons that were made more than once. `hardware` shows what
+//! processors counted beside what was modelled.
 //!
 //! [`picture`] draws the text of one row by the leaf, as SVG.
 //!
@@ -21,6 +22,7 @@ pub mod compact;
 mod count;
 pub mod days;
 pub mod foreign;
+mod hardware;
 pub mod junit;
 pub mod ktap;
 mod layout;

@@ -4,7 +4,7 @@
 use crate::count::counts;
 use crate::days::{self, Again};
 use crate::summary::summary;
-use crate::{Command, Source, amount, job, machine, strips};
+use crate::{Command, Source, amount, hardware, job, machine, strips};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 use wideleaf_lab::results::Comparison;
@@ -35,6 +35,7 @@ pub fn page(sources: &[Source], command: Command<'_>) -> String {
         sections.push((anchor(name), name, parts));
     }
     let again = days::again(sources);
+    let counted = hardware::counted(sources);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -54,6 +55,9 @@ pub fn page(sources: &[Source], command: Command<'_>) -> String {
                             @for (anchor, name, _) in &sections {
                                 li { a href={ "#" (anchor) } { (name) } }
                             }
+                            @if !counted.is_empty() {
+                                li { a href="#hardware" { "What processors counted" } }
+                            }
                             @if !again.is_empty() {
                                 li { a href="#again" { "Measured more than once" } }
                             }
@@ -68,6 +72,7 @@ pub fn page(sources: &[Source], command: Command<'_>) -> String {
                             @for part in parts { (part) }
                         }
                     }
+                    @if !counted.is_empty() { (hardware::section(&counted, sources)) }
                     @if !again.is_empty() { (measured_again(&again)) }
                     (origins(sources))
                 }

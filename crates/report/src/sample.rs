@@ -4,7 +4,9 @@
 use crate::Source;
 use serde_json::{Value, json};
 use wideleaf_jobs::registry;
+use wideleaf_kbuild::{Arch, PageSize};
 use wideleaf_lab::job::usual;
+use wideleaf_lab::results::{BootResult, Counted};
 
 /// A count of the three variants; `spread` as with `--repeat`.
 pub fn count(pristine: u64, reads: u64, patched: u64) -> Value {
@@ -39,4 +41,38 @@ pub fn source(day: u64, job: &str, figures: &Value) -> Source {
         name: format!("day-{day}.json"),
         results: serde_json::from_value(results).unwrap(),
     }
+}
+
+fn exec_report(calls: u64) -> Value {
+    let phase = json!({
+        "calls": calls, "faults": { "minor": 1, "major": 2 }, "read_bytes": 4096, "nanoseconds": 500,
+    });
+    json!({
+        "file": "/x", "filesystem": "xfs", "arch": "arm64", "page_size": 4096, "size": 32768,
+        "stride": 4096, "stubs": 8, "seed": 1, "address": 0, "address_alignment": 4096,
+        "align": null, "cold": null, "random": phase, "smaps": null,
+    })
+}
+
+/// The boot of a guest that called so many stubs at random.
+pub fn exec_run(calls: u64) -> Vec<BootResult> {
+    let mut run = wideleaf_lab::sample::comparison(1, 1).runs.remove(0);
+    run.outcome = json!({ "report": exec_report(calls), "read_ahead_kb": null });
+    vec![run]
+}
+
+/// What a processor counted that did so too.
+pub fn hardware(calls: u64) -> Source {
+    let mut source = source(3, "exec", &json!({}));
+    source.results.comparisons.clear();
+    source.results.hardware.push(Counted {
+        job: "exec".into(),
+        arch: Arch::Arm64,
+        page_size: PageSize::K4,
+        figures: [("random.text_walks".into(), 4321)].into(),
+        missing: [("random.itlb_l1_misses".into(), "EACCES".into())].into(),
+        nanoseconds: [("random".into(), 500)].into(),
+        outcome: exec_report(calls),
+    });
+    source
 }

@@ -11,9 +11,11 @@ use wideleaf_bench::exec::{Surroundings, Watcher, run as run_exec};
 use wideleaf_bench::file;
 use wideleaf_bench::options::{BadOptions, DEFAULT_SIZE, ExecOptions, Stride};
 use wideleaf_bench::report::{ExecReport, Figure, PhaseReport};
+use wideleaf_jobs::exec::hardware;
 use wideleaf_kit::arch::Arch;
 use wideleaf_kit::size::{long, parse, short};
 use wideleaf_kit::table::{Table, left, right};
+use wideleaf_lab::results::Results;
 
 /// Arguments of `wideleaf bench`.
 #[derive(clap::Args)]
@@ -29,7 +31,8 @@ enum Action {
     /// Maps the file, calls every stub once from an empty page cache, then random ones with
     /// everything mapped. Reports time, page faults, bytes read and, if the machine has them, the
     /// CPU's own counts of instruction TLB misses. Time includes mispredicted branches and cache
-    /// misses; what the lab counts in a guest does not.
+    /// misses; what the lab counts in a guest does not. 'lab run exec' does the same in a guest;
+    /// --result writes what this machine counted for the same report.
     Exec(Exec),
     /// Make a stub file that `exec` or a disk image can use
     Create(Create),
@@ -42,6 +45,7 @@ Examples:
   wideleaf bench exec --size 64M --stride 4K --json
   wideleaf bench exec --dir /mnt/xfs --calls 1000000 --seed 7
   wideleaf bench exec --no-cold --align 2M
+  wideleaf bench exec --result mine.json && wideleaf lab report lab.json mine.json -o both.html
   wideleaf bench exec -n | awk '$2 == \"major-faults\" { print $1, $3 }'")]
 struct Exec {
     /// Use this stub file; it is made, and kept, if it does not exist
@@ -79,6 +83,10 @@ struct Exec {
     /// Map at a multiple of this instead of where the kernel likes
     #[arg(long, value_parser = parse, value_name = "SIZE")]
     align: Option<u64>,
+
+    /// Write a results file too, which 'wideleaf lab report' shows beside what the lab modelled
+    #[arg(long, value_name = "FILE")]
+    result: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
@@ -191,6 +199,9 @@ fn exec(args: &Exec) -> Result<()> {
     };
     for warning in &report.warnings {
         tell!("wideleaf: warning: {warning}");
+    }
+    if let Some(path) = &args.result {
+        Results::of_hardware(hardware::counted(&report)?).write(path)?;
     }
     if args.json {
         return write_json_pretty(&report);

@@ -51,6 +51,24 @@ fn json_holds_the_figures_and_no_file_stays() {
 }
 
 #[test]
+fn the_report_shows_a_result_and_the_command_for_the_lab_s() {
+    let result = place("bench-result");
+    let file = result.to_str().unwrap();
+    let output = bench(&["exec", "--size", "1M", "--result", file]);
+    assert!(output.status.success(), "{output:?}");
+    let report = Command::new(env!("CARGO_BIN_EXE_wideleaf"))
+        .args(["lab", "report", file])
+        .output()
+        .unwrap();
+    let page = String::from_utf8(report.stdout).unwrap();
+    assert!(page.contains("What processors counted"), "{page}");
+    assert!(
+        page.contains("--size 1M --stride 4K --calls 2048 --seed 1"),
+        "{page}"
+    );
+}
+
+#[test]
 fn the_table_pipes() {
     let path = place("bench-table");
     let file = path.to_str().unwrap();

@@ -4,6 +4,8 @@
 #[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(feature = "host")]
+pub mod hardware;
+#[cfg(feature = "host")]
 pub mod host;
 
 use serde::{Deserialize, Serialize};
