@@ -47,7 +47,7 @@ pub struct Results {
     pub comparisons: Vec<Comparison>,
     /// What was expected of the figures.
     pub expectations: Vec<Verdict>,
-    /// What the processor of `host` counted, without a guest.
+    /// Counts of the processor of `host`, without a guest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hardware: Vec<Counted>,
 }
@@ -68,7 +68,7 @@ impl Results {
         }
     }
 
-    /// What the processor of this machine counted just now.
+    /// Counts that the processor of this machine made just now.
     pub fn of_hardware(counted: Counted) -> Self {
         Self {
             hardware: vec![counted],
@@ -213,7 +213,7 @@ pub struct Swept {
     pub ratios: BTreeMap<String, f64>,
 }
 
-/// What a processor counted of work that a job of the lab does too.
+/// A processor's counts of work that a job of the lab does too.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// The job.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What processors counted, beside what the model did for the same work.
+//! Counts of processors, beside those of the model for the same work.
 
 use crate::amount;
 use crate::{Source, machine};

@@ -61,7 +61,7 @@ pub fn exec_run(calls: u64) -> Vec<BootResult> {
     vec![run]
 }
 
-/// What a processor counted that did so too.
+/// Counts of a processor that did so too.
 pub fn hardware(calls: u64) -> Source {
     let mut source = source(3, "exec", &json!({}));
     source.results.comparisons.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The exec benchmark outside of the lab: what a processor counted, by the names of the job's
-//! figures, and which runs of the lab did the same.
+//! The exec benchmark outside of the lab: a processor's counts by the names of the job's figures,
+//! and which runs of the lab did the same.
 
 use super::host::Exec;
 use super::{NAME, Report};

@@ -23,7 +23,7 @@ pub struct Settle {
 }
 
 impl Settle {
-    /// What a job's title says of it.
+    /// Its words in a job's title.
     pub fn title(self) -> String {
         match self.settle {
             0 => String::new(),
