@@ -40,8 +40,8 @@ pub(crate) fn section(all: &[OnHost<'_>], sources: &[Source]) -> Markup {
             p {
                 "A processor counts its own misses and walks in user mode alone. The lab's "
                 code { "itlb_l1_misses" } " are those of the kernel too, its " code { "text_walks" }
-                " are not. A kernel of the same configuration and the same layout of the text is \
-                 needed for a comparison of more than that."
+                " are not. Counts of two machines can be compared where the kernel's configuration and \
+                 the layout of the text are the same."
             }
             @for (host, counted) in all {
                 @let same = comparisons().filter(|other| does_the_same(other, counted));
@@ -87,10 +87,10 @@ fn table(counted: &Counted, columns: &[(&Comparison, Variant)]) -> Markup {
                 }
             }
             tbody {
-                @for (name, value) in &counted.figures {
+                @for (name, value) in figures(counted) {
                     tr {
                         th scope="row" { (name) }
-                        td data-label="this processor" { (amount::exact(*value)) }
+                        td data-label="this processor" { (value.map_or("-".into(), amount::exact)) }
                         @for (other, variant) in columns {
                             td data-label=(heading((other, *variant))) { (modelled(other, *variant, name)) }
                         }
@@ -121,6 +121,16 @@ fn modelled(comparison: &Comparison, variant: Variant, name: &str) -> String {
     value.map_or("-".into(), amount::exact)
 }
 
+/// All figures by name, those that the processor lacks too: the model may have them.
+fn figures(counted: &Counted) -> BTreeMap<&str, Option<u64>> {
+    let there = counted
+        .figures
+        .iter()
+        .map(|(name, value)| (name.as_str(), Some(*value)));
+    let missing = counted.missing.keys().map(|name| (name.as_str(), None));
+    there.chain(missing).collect()
+}
+
 /// Why figures are missing, each reason once.
 fn reasons(counted: &Counted) -> BTreeMap<&str, Vec<&str>> {
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -137,7 +147,10 @@ mod tests {
     use serde_json::json;
 
     fn shown(lab_calls: u64) -> String {
-        let figures = json!({ "random.text_walks": count(5000, 2000, 7) });
+        let figures = json!({
+            "random.text_walks": count(5000, 2000, 7),
+            "random.itlb_l1_misses": count(6000, 2000, 8),
+        });
         let mut lab = source(1, "exec", &figures);
         lab.results.comparisons[0].runs = crate::sample::exec_run(lab_calls);
         page(&[lab, hardware(64)], &|comparison| comparison.job.clone())
@@ -153,6 +166,10 @@ mod tests {
         );
         assert!(part.contains("4\u{202f}321"), "{part}");
         assert!(part.contains("5\u{202f}000"), "{part}");
+        assert!(
+            part.contains("6\u{202f}000"),
+            "the processor lacks it: {part}"
+        );
         assert!(part.contains("random.itlb_l1_misses: EACCES"), "{part}");
         assert!(!part.contains("To make one"), "{part}");
     }
