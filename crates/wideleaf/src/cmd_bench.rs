@@ -200,14 +200,17 @@ fn exec(args: &Exec) -> Result<()> {
     for warning in &report.warnings {
         tell!("wideleaf: warning: {warning}");
     }
-    if let Some(path) = &args.result {
-        Results::of_hardware(hardware::counted(&report)?).write(path)?;
-    }
     if args.json {
-        return write_json_pretty(&report);
+        write_json_pretty(&report)?;
+    } else {
+        tell!("{}", headline(&report));
+        write_out(&table(&report, !args.noheadings))?;
     }
-    tell!("{}", headline(&report));
-    write_out(&table(&report, !args.noheadings))
+    // Last, so that what was measured is shown even if the file cannot be written.
+    match &args.result {
+        Some(path) => Results::of_hardware(hardware::counted(&report)?).write(path),
+        None => Ok(()),
+    }
 }
 
 /// Before a file is written that the request could not use.

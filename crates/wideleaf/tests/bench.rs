@@ -66,6 +66,18 @@ fn the_report_shows_a_result_and_the_command_for_the_lab_s() {
         page.contains("--size 1M --stride 4K --calls 2048 --seed 1"),
         "{page}"
     );
+    let lost = bench(&[
+        "exec",
+        "--size",
+        "1M",
+        "--json",
+        "--result",
+        "/no/such/place",
+    ]);
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&lost.stderr).contains("/no/such/place"));
+    let shown = serde_json::from_slice::<Value>(&lost.stdout);
+    assert!(shown.is_ok(), "what was measured is not lost");
 }
 
 #[test]
