@@ -28,6 +28,30 @@ impl Fs {
     }
 }
 
+/// For jobs whose files can be seen through an overlay, as those of containers are.
+#[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overlay {
+    /// Have an overlay over the disk's file system, and all files on it
+    #[arg(long)]
+    #[serde(default)]
+    pub overlay: bool,
+}
+
+impl Overlay {
+    /// The fragments whose kernels have overlays, if there is one.
+    pub fn fragments(&self) -> impl Iterator<Item = String> {
+        self.overlay.then(|| "overlay".to_string()).into_iter()
+    }
+
+    /// As prose names what files are on.
+    pub fn title(&self) -> &'static str {
+        match self.overlay {
+            true => "an overlay over ",
+            false => "",
+        }
+    }
+}
+
 /// For jobs that read files.
 #[derive(clap::Args, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadAhead {

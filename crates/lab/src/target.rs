@@ -92,9 +92,16 @@ impl Target {
         }
         check_sweep(job, &common)?;
         let distribution = distribution(&common, arch, page_size)?;
+        let plan = job.plan(&common, &own, arch, page_size)?;
+        let disk = plan.disk.as_ref();
+        if disk.is_some_and(|disk| disk.filesystem.is_only_read() && disk.contents.is_written()) {
+            bail!(
+                "--fs erofs is only read, and the job {job} writes to its disk: known are xfs, ext4"
+            );
+        }
         Ok(Self {
             distribution,
-            plan: job.plan(&common, &own, arch, page_size)?,
+            plan,
             job,
             base,
             arch,

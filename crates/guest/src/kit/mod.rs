@@ -16,6 +16,7 @@ pub mod mapping;
 pub mod marker;
 pub mod marking;
 pub mod memory;
+pub mod overlay;
 pub mod page_cache;
 pub mod page_flags;
 pub mod process;

@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use wideleaf_bench::system::{Evict, ReadCounter};
-use wideleaf_guest::kit::{marker, root, spawn, trace};
+use wideleaf_guest::kit::{marker, overlay, root, spawn, trace};
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
 use wideleaf_guest::protocol::Message;
@@ -60,14 +60,18 @@ const NOW: i64 = 1_767_225_600;
 fn job(task: &Task, device: Option<&str>, port: &Port) -> Result<Vec<Worked>> {
     let device = device.context("the program job needs a disk; the job names none")?;
     let counter = ReadCounter::BlockDevice(device.to_string());
-    root::furnish(&task.root)?;
+    let root = match task.overlay {
+        true => overlay::over(&task.root)?,
+        false => task.root.clone(),
+    };
+    root::furnish(&root)?;
     set_clock()?;
     // Processes that a program leaves behind become children of this one.
     prctl::set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
     let mut reports = Vec::new();
     for (program, number) in task.programs.iter().zip(0u8..) {
         let runner = Runner {
-            root: &task.root,
+            root: &root,
             program,
             counter: &counter,
             port,

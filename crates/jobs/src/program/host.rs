@@ -16,7 +16,7 @@ use wideleaf_kbuild::Arch;
 use wideleaf_kit::replace::replace;
 use wideleaf_kit::size::short;
 use wideleaf_lab::job::{Facts, Job, Measured, Part, Run};
-use wideleaf_lab::options::{Fs, ReadAhead, Scarce};
+use wideleaf_lab::options::{Fs, Overlay, ReadAhead, Scarce};
 use wideleaf_lab::plan::{Asked, Disk, MOUNT_POINT, Plan};
 use wideleaf_lab::results::BootResult;
 use wideleaf_lab::results::figures::{Figure, Figures, counted, figure};
@@ -52,9 +52,13 @@ pub struct Options {
     /// Write into this folder, a file for each program, which pages of text it
     /// touches first and in which order: 'wideleaf policy simulate --trace' runs
     /// them
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
+    /// Over the disk.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub overlay: Overlay,
     /// The disk.
     #[command(flatten)]
     #[serde(flatten)]
@@ -143,14 +147,23 @@ impl Job for Programs {
             root: MOUNT_POINT.into(),
             programs: all().map(|known| known.program.clone()).collect(),
             record: own.trace.is_some(),
+            overlay: own.overlay.overlay,
         };
+        if task.record && task.overlay {
+            bail!("--trace records files of the disk itself: leave out --overlay");
+        }
         let disk = Disk {
             aligned: own.align,
             ..own.fs.disk(first.disk.clone())
         };
         let plan = Plan {
             pressure: own.scarce.pressure(),
-            fragments: first.kernel.clone(),
+            fragments: first
+                .kernel
+                .iter()
+                .cloned()
+                .chain(own.overlay.fragments())
+                .collect(),
             ..Plan::new(
                 &task,
                 all().map(|known| known.seconds).max().unwrap_or_default(),
@@ -298,7 +311,11 @@ impl Job for Programs {
             true => "programs".into(),
             false => own.programs.join(", "),
         };
-        format!("{aligned}{names} of Debian 13 on {},", own.fs.fs.title())
+        let overlay = own.overlay.title();
+        format!(
+            "{aligned}{names} of Debian 13 on {overlay}{},",
+            own.fs.fs.title()
+        )
     }
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {

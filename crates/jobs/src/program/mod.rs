@@ -110,6 +110,9 @@ pub struct Task {
     /// Whether it is to be recorded from which pages they execute.
     #[serde(default)]
     pub record: bool,
+    /// Whether they see that folder through an overlay.
+    #[serde(default)]
+    pub overlay: bool,
 }
 
 /// What it found.

@@ -5,10 +5,9 @@ use super::stage::{self, Stage, end_of};
 use super::text::Text;
 use super::{End, NAME, Program, Report, Stressed, Stressor, Task, fsx};
 use anyhow::{Context, Result};
-use nix::mount::{MsFlags, mount};
 use std::collections::BTreeMap;
 use std::fs;
-use wideleaf_guest::kit::{cgroup, root, swap};
+use wideleaf_guest::kit::{cgroup, overlay, root, swap};
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
 use wideleaf_guest::protocol::Message;
@@ -83,20 +82,11 @@ fn make_folder(task: &Task) -> Result<()> {
     if !task.overlay {
         return Ok(());
     }
-    let layer = |name| format!("{}{LAYERS}/{name}", task.root);
-    for name in ["lower", "upper", "work"] {
-        fs::create_dir_all(layer(name)).with_context(|| layer(name))?;
-    }
-    let options = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        layer("lower"),
-        layer("upper"),
-        layer("work")
-    );
-    let kind = Some("overlay");
-    let flags = MsFlags::empty();
-    mount(kind, folder.as_str(), kind, flags, Some(options.as_str()))
-        .with_context(|| format!("mount overlay ({options}) on {folder}"))
+    overlay::mount(
+        &format!("{}{LAYERS}", task.root),
+        &format!("{}{LAYERS}/lower", task.root),
+        &folder,
+    )
 }
 
 /// One, in a folder that is empty when it begins.

@@ -13,13 +13,10 @@ use wideleaf_lab::disk::Contents;
 use wideleaf_lab::disk::image::Room;
 use wideleaf_lab::disk::installed::Install;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
-use wideleaf_lab::options::{Fs, GuestMemory, Seed};
+use wideleaf_lab::options::{Fs, GuestMemory, Overlay, Seed};
 use wideleaf_lab::plan::{Asked, MOUNT_POINT, Plan};
 use wideleaf_lab::results::Verdict;
 use wideleaf_lab::results::figures::{Figure, Figures, figure};
-
-/// The fragment whose kernels have overlays.
-const OVERLAY: &str = "overlay";
 
 /// Bytes for the files that stressors write, besides the swap file.
 const ROOM: u64 = 1 << 30;
@@ -79,9 +76,10 @@ pub struct Options {
     /// Seconds that each lasts
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub seconds: u32,
-    /// Have an overlay over the disk's file system, and all files on it
-    #[arg(long)]
-    pub overlay: bool,
+    /// Over the disk.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub overlay: Overlay,
     /// Its memory.
     #[command(flatten)]
     #[serde(flatten)]
@@ -126,7 +124,7 @@ impl Job for StressNg {
             instances: common.cpus,
             swap: SWAP,
             seed: own.seed.seed,
-            overlay: own.overlay,
+            overlay: own.overlay.overlay,
             hung_s: match common.extra.is_empty() {
                 true => HUNG_S,
                 false => HUNG_SLOW_S,
@@ -145,9 +143,7 @@ impl Job for StressNg {
         let mut plan = Plan::new(&task, limit)
             .with_memory(own.memory.memory.unwrap_or(MEMORY))
             .with_disk(own.fs.disk(Contents::Installed(install)));
-        if own.overlay {
-            plan.fragments.push(OVERLAY.into());
-        }
+        plan.fragments.extend(own.overlay.fragments());
         Ok(plan)
     }
 
@@ -231,7 +227,7 @@ impl Job for StressNg {
 
     fn title(&self, measured: &Measured<'_, Self>) -> String {
         let own = &measured.own;
-        let overlay = if own.overlay { "an overlay over " } else { "" };
+        let overlay = own.overlay.title();
         format!(
             "stress-ng: {} s each, {} CPUs, {overlay}{},",
             own.seconds,

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wideleaf_kbuild::Base;
 
 /// A file system that the stub file can lie on.
@@ -14,17 +14,20 @@ pub enum Filesystem {
     Xfs,
     /// Large folios on 7.3.
     Ext4,
+    /// Large folios on both bases. It is only read; container images may be of it.
+    Erofs,
 }
 
 impl Filesystem {
     /// All of them, the default first.
-    pub const ALL: [Self; 2] = [Self::Xfs, Self::Ext4];
+    pub const ALL: [Self; 3] = [Self::Xfs, Self::Ext4, Self::Erofs];
 
     /// As mount(2) and the command line name it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Xfs => "xfs",
             Self::Ext4 => "ext4",
+            Self::Erofs => "erofs",
         }
     }
 
@@ -33,6 +36,7 @@ impl Filesystem {
         match self {
             Self::Xfs => "XFS",
             Self::Ext4 => "ext4",
+            Self::Erofs => "EROFS",
         }
     }
 
@@ -40,6 +44,11 @@ impl Filesystem {
     /// leaf wider than a page can map a file.
     pub const fn has_large_folios(self, base: Base) -> bool {
         !matches!((self, base), (Self::Ext4, Base::V6_12))
+    }
+
+    /// Whether nothing can be written to it.
+    pub const fn is_only_read(self) -> bool {
+        matches!(self, Self::Erofs)
     }
 
     /// The program that makes it.
@@ -51,10 +60,25 @@ impl Filesystem {
         let (program, package) = match self {
             Self::Xfs => ("mkfs.xfs", "xfsprogs"),
             Self::Ext4 => ("mke2fs", "e2fsprogs"),
+            Self::Erofs => ("mkfs.erofs", "erofs-utils"),
         };
         wideleaf_kit::tool::find(program).with_context(|| {
             format!("{program} is missing: install it with 'apt install {package}'")
         })
+    }
+
+    /// What that program, found at `mkfs`, says of its version.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be run.
+    pub fn version(self, mkfs: &Path) -> Result<String> {
+        let option = match self {
+            Self::Xfs | Self::Ext4 => "-V",
+            // It has no option for that in 1.5, and begins with it whatever it is asked.
+            Self::Erofs => "--help",
+        };
+        wideleaf_kit::tool::said(mkfs, &[option])
     }
 }
 
@@ -71,6 +95,6 @@ impl std::str::FromStr for Filesystem {
         Self::ALL
             .into_iter()
             .find(|known| known.name() == text)
-            .ok_or_else(|| format!("unknown file system '{text}': known are xfs, ext4"))
+            .ok_or_else(|| format!("unknown file system '{text}': known are xfs, ext4, erofs"))
     }
 }

@@ -111,7 +111,7 @@ impl Image {
         let mut content = Vec::new();
         stubs::write(&mut content, self.arch, 4096)?;
         let head: String = content[..64].iter().map(|b| format!("{b:02x}")).collect();
-        let version = wideleaf_kit::tool::said(mkfs, &["-V"])?;
+        let version = self.filesystem.version(mkfs)?;
         Ok(Key::new()
             .field("layout", LAYOUT)
             .field("filesystem", self.filesystem.name())
@@ -160,6 +160,7 @@ pub fn of_folder(
     let mut command = match filesystem {
         Filesystem::Xfs => mkfs_xfs(mkfs, root, &scratch.join("proto"), &tree, out)?,
         Filesystem::Ext4 => mke2fs(mkfs, root, &tree, room.files > 0, out)?,
+        Filesystem::Erofs => mkfs_erofs(mkfs, root, out),
     };
     finish(&mut command, &scratch.join("log"))
 }
@@ -271,6 +272,16 @@ fn mke2fs(mkfs: &Path, root: &Path, tree: &Tree, has_journal: bool, out: &Path) 
     Ok(command)
 }
 
+/// Not compressed: only then its files have large folios.
+fn mkfs_erofs(mkfs: &Path, root: &Path, out: &Path) -> Command {
+    let mut command = Command::new(mkfs);
+    command
+        .args(["--quiet", "--all-root", "-x-1", "-T0", &format!("-U{UUID}")])
+        .arg(out)
+        .arg(root);
+    command
+}
+
 fn allocate(out: &Path, size: u64) -> Result<()> {
     File::create(out)
         .and_then(|file| file.set_len(size))
@@ -323,7 +334,7 @@ mod tests {
         let mut wanted = Vec::new();
         stubs::write(&mut wanted, Arch::Arm64, size).unwrap();
         let disk = fs::read(path).unwrap();
-        (0..disk.len() - wanted.len())
+        (0..=disk.len() - wanted.len())
             .step_by(4096)
             .find(|&at| disk[at..].starts_with(&wanted))
     }
@@ -340,12 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn ext4_holds_each_file_in_one_piece() {
-        let (_dir, cache) = cache();
-        let image = image(Filesystem::Ext4);
-        let path = image.ensure(&cache, &mut |_| ()).unwrap();
-        for size in image.sizes {
-            assert!(offset_of_stubs(&path, size).is_some());
+    fn ext4_and_erofs_hold_each_file_in_one_piece() {
+        for filesystem in [Filesystem::Ext4, Filesystem::Erofs] {
+            let (_dir, cache) = cache();
+            let image = image(filesystem);
+            let path = image.ensure(&cache, &mut |_| ()).unwrap();
+            for size in image.sizes {
+                assert!(offset_of_stubs(&path, size).is_some(), "{filesystem}");
+            }
         }
     }
 

@@ -55,7 +55,7 @@ impl Packaged<'_> {
             .field("arch", self.arch.name())
             .field("aligned", self.aligned.to_string())
             .field("packages", packages.names().join(" "))
-            .field("maker", wideleaf_kit::tool::said(&mkfs, &["-V"])?);
+            .field("maker", self.filesystem.version(&mkfs)?);
         let make = |dir: &Path| {
             // The packages unpacked, and the image of them.
             cache.require_space(16 * packages.size()? + (1 << 30), "a disk of programs")?;
