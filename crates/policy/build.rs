@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles the kernel's policy core for the host, as freestanding as the
+//! Compiles the kernel's rule for reads for the host, as freestanding as the
 //! kernel does.
 
 use std::env;
@@ -9,14 +9,6 @@ fn main() {
     // Asked when it runs: a tree that moved keeps its target folder, and this program in it.
     let here = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let here = Path::new(&here);
-    let root = here.join("../../kernel/text/overlay");
-    let sources = [
-        root.join("mm/leaf_policy.c"),
-        root.join("mm/leaf_align.c"),
-        root.join("mm/leaf_evidence.c"),
-        here.join("src/export.c"),
-        here.join("src/exec_read.c"),
-    ];
     let reads = here.join("../../kernel/reads/overlay/mm");
 
     let mut build = cc::Build::new();
@@ -29,10 +21,8 @@ fn main() {
         _ => "cc",
     });
     build
-        .files(&sources)
+        .file(here.join("src/exec_read.c"))
         .include(here.join("src/host"))
-        .include(root.join("include"))
-        .include(root.join("mm/tests"))
         .include(&reads)
         .flag("-ffreestanding")
         .flag("-std=gnu11")
@@ -42,19 +32,13 @@ fn main() {
         .extra_warnings(true)
         .warnings(true)
         .warnings_into_errors(true)
-        .compile("leaf_policy");
+        .compile("exec_read");
 
     for path in [
-        root.join("mm/leaf_internal.h"),
-        root.join("mm/tests/leaf_align_cases.h"),
-        root.join("mm/tests/leaf_read_cases.h"),
-        root.join("include/linux/leaf_policy.h"),
         reads.join("exec_read.h"),
+        here.join("src/exec_read.c"),
         here.join("src/host"),
-    ]
-    .iter()
-    .chain(&sources)
-    {
+    ] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
 }

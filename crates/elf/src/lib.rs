@@ -7,7 +7,7 @@
 //! file's size; [`judge`] turns these into a [`Verdict`] for each segment, with
 //! the cause in words and the linker flags that remove it ([`fix`]). Neither
 //! prints, opens files or knows of kernels: what a given kernel would do with
-//! the segments is the leaf policy's to say.
+//! the segments is another crate's to say.
 //!
 //! A *leaf* is what a TLB caches as one entry. *Congruent at L* means
 //! `(address − offset) mod L == 0`: only then do the file's folios of size L
@@ -45,5 +45,5 @@ pub use source::{FileSource, Source};
 pub use verdict::{Cause, FileVerdict, Verdict, judge};
 
 /// A 2 MiB leaf: the PMD of 4K pages, the contiguous PTEs of 16K and 64K ones.
-/// The leaf policy never goes wider.
+/// The kernel series never go wider.
 pub const LEAF_2M: u64 = 2 << 20;

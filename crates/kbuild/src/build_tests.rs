@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::Variant;
-use crate::series::Series;
 use crate::testing::{Lab, hook, quiet};
 use std::sync::Mutex;
 
@@ -73,7 +72,7 @@ fn the_key_changes_with_what_goes_into_the_kernel_and_with_nothing_else() {
     assert_eq!(second.0, first.0, "the series went into a pristine kernel");
     assert_ne!(second.1, first.1);
 
-    lab.fragment("patched", "CONFIG_A=y");
+    lab.fragment("reads", "CONFIG_A=y");
     let third = both();
     assert_eq!(third.0, first.0);
     assert_ne!(third.1, second.1);
@@ -180,23 +179,17 @@ fn a_page_size_that_does_not_exist_lists_the_known() {
 }
 
 #[test]
-fn the_tree_goes_through_three_states_and_back() {
+fn the_tree_goes_to_the_series_and_back() {
     let lab = Lab::new();
-    lab.write_series("# variant reads: the steps up to here\n0001-hook.patch + mm/leaf.c\n");
     let mut tree = lab.tree();
     let filemap = |tree: &WorkTree| fs::read_to_string(tree.src().join("mm/filemap.c")).unwrap();
     let pristine = filemap(&tree);
-    let whole = lab.series();
-    let part = Series::load_part(whole.base(), &lab.folder(), Variant::Reads).unwrap();
-    tree.switch(&whole.clone().into()).unwrap();
+    tree.switch(&lab.series().into()).unwrap();
     assert_ne!(filemap(&tree), pristine);
-    tree.switch(&part.clone().into()).unwrap();
-    assert_eq!(filemap(&tree), pristine);
-    assert!(!tree.src().join("mm/leaf.c").exists());
-    tree.switch(&whole.clone().into()).unwrap();
-    assert_ne!(filemap(&tree), pristine);
+    assert!(tree.src().join("mm/leaf.c").exists());
     tree.switch(&Stack::default()).unwrap();
     assert_eq!(filemap(&tree), pristine);
+    assert!(!tree.src().join("mm/leaf.c").exists());
 }
 
 /// Has Debian's configuration of these options in the cache, and Kconfig files in the source.

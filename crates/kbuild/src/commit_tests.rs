@@ -148,7 +148,7 @@ fn the_key_is_of_content_and_configuration() {
     assert_eq!(tree.key(Variant::Patched, "new"), new);
     tree.git(&["commit", "-q", "--allow-empty", "-m", "other words"]);
     assert_eq!(tree.key(Variant::Pristine, "HEAD"), new);
-    tree.lab.fragment("patched", "CONFIG_OURS=y\n");
+    tree.lab.fragment("reads", "CONFIG_OURS=y\n");
     assert_eq!(
         tree.key(Variant::Patched, "new"),
         new,

@@ -58,7 +58,7 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         names.push(extra);
     }
     // What a series adds that is off by default is tests, for KUnit.
-    if spec.variant.part_of().is_none() && spec.commit.is_none() && names.contains(&"kunit") {
+    if spec.commit.is_none() && names.contains(&"kunit") {
         let series = spec.variant.series().iter();
         names.extend(series.filter_map(|&name| symbols(name)));
     }
@@ -85,7 +85,6 @@ pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
 fn symbols(series: SeriesName) -> Option<&'static str> {
     match series {
         SeriesName::Fixes | SeriesName::Align | SeriesName::Khugepaged | SeriesName::Writes => None,
-        SeriesName::Text => Some("patched"),
         SeriesName::Reads => Some("reads"),
         SeriesName::LinearMap => Some("linear-map"),
     }
@@ -94,7 +93,7 @@ fn symbols(series: SeriesName) -> Option<&'static str> {
 /// The fragments that are neither needed by every kernel nor chosen by
 /// architecture or page size: what [`Spec::extras`] may name.
 pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
-    const FIXED: [&str; 10] = [
+    const FIXED: [&str; 9] = [
         "base",
         "arm64",
         "x86_64",
@@ -102,7 +101,6 @@ pub fn extras(files: &KernelDir) -> Result<Vec<String>> {
         "16k",
         "64k",
         "kunit",
-        "patched",
         "reads",
         DISTRIBUTION,
     ];
@@ -222,7 +220,7 @@ mod tests {
             "4k",
             "64k",
             "kunit",
-            "patched",
+            "reads",
             "linear-map",
             "debug",
             "slow",
@@ -255,7 +253,7 @@ mod tests {
         );
         assert_eq!(
             names(Base::V7_3, Arch::X86_64, PageSize::K4, patched, &[]).unwrap(),
-            ["base", "x86_64", "kunit", "patched"]
+            ["base", "x86_64", "kunit", "reads"]
         );
         assert_eq!(
             names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["slow"]).unwrap(),
@@ -263,7 +261,7 @@ mod tests {
         );
         assert_eq!(
             names(Base::V7_3, Arch::X86_64, PageSize::K4, both, &[]).unwrap(),
-            ["base", "x86_64", "kunit", "patched", "linear-map"]
+            ["base", "x86_64", "kunit", "reads", "linear-map"]
         );
         let distribution = crate::Distribution::parse("debian").unwrap();
         let onto = |variant, extras: &[&str]| {
@@ -285,7 +283,7 @@ mod tests {
         assert_eq!(onto(patched, &[]), ["distribution"]);
         assert_eq!(
             onto(patched, &["kunit", "debug"]),
-            ["distribution", "kunit", "debug", "patched"]
+            ["distribution", "kunit", "debug", "reads"]
         );
         let error = names(Base::V7_3, Arch::X86_64, PageSize::K4, pristine, &["kasan"]);
         assert_eq!(

@@ -4,15 +4,15 @@
 //! Everything is written beside the files that it replaces and applied there once, and what comes
 //! out compared with the repository. Only then do the new files take the place of the old ones.
 
-mod marks;
+mod comments;
 mod range;
 mod swap;
 
 use crate::series::Series;
 use crate::step::Step;
-use crate::{Base, KernelDir, SeriesDir, SeriesName, Variant, scratch};
+use crate::{Base, KernelDir, SeriesDir, SeriesName, scratch};
 use anyhow::{Context, Result, bail};
-use marks::Marks;
+use comments::Comments;
 use range::{Blob, Range};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,8 +30,6 @@ pub struct Import {
     pub tree: PathBuf,
     /// Its commits, one step each, as git names them: `base..HEAD`.
     pub range: String,
-    /// Variants that end with a commit, besides those that the series marks.
-    pub marks: Vec<(Variant, String)>,
     /// Whether overlay files may be replaced that another base's series has too.
     pub force: bool,
 }
@@ -52,14 +50,13 @@ pub struct Imported {
 ///
 /// # Errors
 ///
-/// If the commits cannot be had, are no row without merges, or make no series; if a mark of the
-/// series has lost its step; if an overlay file is not this base's alone. Then nothing has changed.
+/// If the commits cannot be had, are no row without merges, or make no series; if an
+/// overlay file is not this base's alone. Then nothing has changed.
 pub fn import(import: &Import, files: &KernelDir) -> Result<Imported> {
     let files = &files.series(import.series);
-    require_parts(import)?;
     let range = Range::read(&import.tree, &import.range)?;
     let others = others(import.base, files)?;
-    let marks = Marks::read(import.base, files)?;
+    let comments = Comments::read(import.base, files)?;
     fs::create_dir_all(files.path())
         .with_context(|| format!("cannot create {}", files.path().display()))?;
     let stage = tempfile::Builder::new()
@@ -88,10 +85,8 @@ pub fn import(import: &Import, files: &KernelDir) -> Result<Imported> {
         fs::create_dir_all(at.parent().unwrap_or(stage.path()))?;
         fs::write(&at, &file.last).with_context(|| format!("cannot write {}", at.display()))?;
     }
-    let given = (import.marks.iter())
-        .map(|(variant, name)| Ok((*variant, range.find(name)?)))
-        .collect::<Result<BTreeMap<_, _>>>()?;
-    fs::write(patches.join("series"), marks.series(&steps, &given)?)?;
+    let named = comments.overlay.clone();
+    fs::write(patches.join("series"), comments.series(&steps)?)?;
     check(import.base, &staged, &range, &ours)?;
 
     let mut changes = vec![(files.of(import.base), Some(patches.clone()))];
@@ -117,11 +112,7 @@ pub fn import(import: &Import, files: &KernelDir) -> Result<Imported> {
         imported.written.push(at.clone());
         changes.push((at, Some(staged.overlay(path))));
     }
-    for path in marks
-        .overlay
-        .iter()
-        .filter(|path| !ours.contains_key(*path))
-    {
+    for path in named.iter().filter(|path| !ours.contains_key(*path)) {
         let at = files.overlay(path);
         if !others.contains_key(path) && at.is_file() {
             imported.removed.push(at.clone());
@@ -131,17 +122,6 @@ pub fn import(import: &Import, files: &KernelDir) -> Result<Imported> {
     keep_others(&changes[0].0, &patches)?;
     swap(&changes, &stage.path().join("old"))?;
     Ok(imported)
-}
-
-/// Checks that the marks that are asked for are of parts of the series.
-fn require_parts(import: &Import) -> Result<()> {
-    let series = import.series;
-    for (variant, _) in &import.marks {
-        if variant.part_of() != Some(series) {
-            bail!("--mark {variant}: no part of the series {series}");
-        }
-    }
-    Ok(())
 }
 
 /// An overlay file of the range.
@@ -254,8 +234,8 @@ fn check(
 fn others(base: Base, files: &SeriesDir) -> Result<BTreeMap<String, Base>> {
     let mut named = BTreeMap::new();
     for &other in Base::ALL.iter().filter(|&&other| other != base) {
-        let marks = Marks::read(other, files)?;
-        named.extend(marks.overlay.into_iter().map(|path| (path, other)));
+        let comments = Comments::read(other, files)?;
+        named.extend(comments.overlay.into_iter().map(|path| (path, other)));
     }
     Ok(named)
 }

@@ -87,11 +87,10 @@ impl Tree {
 
     fn import(&self, change: impl Fn(&mut Import)) -> Result<Imported> {
         let mut asked = Import {
-            series: SeriesName::Text,
+            series: SeriesName::Writes,
             base: Base::V7_3,
             tree: self.dir.path().into(),
             range: "base..HEAD".into(),
-            marks: Vec::new(),
             force: false,
         };
         change(&mut asked);
@@ -139,7 +138,7 @@ fn commits_become_steps_and_new_files_the_overlay() {
         "0002-mm-two-whose-subject-is-so-long-that-a-mail-needs-mo.patch",
         "0003-mm-three.patch",
     ];
-    let series = tree.file("text/7.3/series");
+    let series = tree.file("writes/7.3/series");
     assert_eq!(
         series,
         format!(
@@ -147,18 +146,21 @@ fn commits_become_steps_and_new_files_the_overlay() {
             names[0], names[1], names[2]
         )
     );
-    assert_eq!(tree.file("text/overlay/mm/leaf.c"), WIDE.replace('4', "5"));
+    assert_eq!(
+        tree.file("writes/overlay/mm/leaf.c"),
+        WIDE.replace('4', "5")
+    );
     assert!(
         !tree
             .files()
-            .contains_key(Path::new("text/7.3/0001-hook.patch"))
+            .contains_key(Path::new("writes/7.3/0001-hook.patch"))
     );
     for path in imported.written {
         assert!(path.is_file(), "{}", path.display());
     }
-    let first = tree.file(&format!("text/7.3/{}", names[0]));
+    let first = tree.file(&format!("writes/7.3/{}", names[0]));
     assert!(!first.contains("leaf"), "{first}");
-    let third = tree.file(&format!("text/7.3/{}", names[2]));
+    let third = tree.file(&format!("writes/7.3/{}", names[2]));
     let start = "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n\
                  Date: Fri, 20 Nov 2026 12:00:00 +0000\n\
                  Subject: [PATCH] mm: three\n\nBecause.\n\n\
@@ -172,8 +174,7 @@ fn commits_become_steps_and_new_files_the_overlay() {
 fn what_was_exported_and_applied_is_imported_byte_for_byte() {
     let tree = Tree::new();
     tree.grow();
-    tree.import(|asked| asked.marks = vec![(Variant::Reads, "HEAD~1".into())])
-        .unwrap();
+    tree.import(|_| ()).unwrap();
     let files = tree.files();
     let out = tree.dir.path().join(".git/out");
     let series = tree.lab.series();
@@ -211,80 +212,47 @@ fn files_that_do_not_only_change_are_in_the_patches() {
     tree.commit_as_is("mm: two");
     tree.git(&["reset", "-q", "--hard"]);
     tree.import(|_| ()).unwrap();
-    let series = tree.file("text/7.3/series");
+    let series = tree.file("writes/7.3/series");
     assert!(
         series.contains("0001-mm-one.patch + mm/stays.c\n"),
         "{series}"
     );
     assert!(series.contains("0002-mm-two.patch\n"), "{series}");
-    let patch = tree.file("text/7.3/0002-mm-two.patch");
+    let patch = tree.file("writes/7.3/0002-mm-two.patch");
     assert!(patch.contains("new mode 100755"), "{patch}");
     // The file of the old series, which nobody has now.
     assert!(
         !tree
             .files()
-            .contains_key(Path::new("text/overlay/mm/leaf.c"))
+            .contains_key(Path::new("writes/overlay/mm/leaf.c"))
     );
 }
 
 #[test]
-fn marks_stay_with_their_steps() {
+fn comments_stay_with_their_steps() {
     let tree = Tree::new();
     tree.grow();
-    tree.lab.write_series(
-        "# SPDX\n# Steps\n\n0001-hook.patch + mm/leaf.c\n# variant aligned: the steps up to here\n",
-    );
-    let text = tree.refusal(|_| ());
-    for part in [
-        "'# variant aligned: the steps up to here' is gone",
-        "mm: ask for a wide order",
-        "--mark aligned=COMMIT",
-    ] {
-        assert!(text.contains(part), "no '{part}' in: {text}");
-    }
-    let at = |name: &str| vec![(Variant::Aligned, name.to_string())];
-    let text = tree.refusal(|asked| asked.marks = at("base"));
-    assert!(
-        text.contains("'base': not a commit of 'base..HEAD'"),
-        "{text}"
-    );
-    let text = tree.refusal(|asked| {
-        asked.series = SeriesName::LinearMap;
-        asked.marks = at("HEAD~1");
-    });
-    assert!(text.contains("no part of the series linear-map"), "{text}");
-    let text = tree.refusal(|asked| asked.marks = at("none"));
-    assert!(text.contains("'none': no such commit"), "{text}");
-    tree.import(|asked| asked.marks = at("HEAD~1")).unwrap();
-    let marked = tree.file("text/7.3/series");
-    let lines: Vec<_> = marked.lines().collect();
-    assert_eq!(lines[..3], ["# SPDX", "# Steps", ""]);
-    assert_eq!(
-        lines[5], "# variant aligned: the steps up to here",
-        "{marked}"
-    );
+    tree.import(|_| ()).unwrap();
+    let text = tree.file("writes/7.3/series");
+    let said = text.replace("0003-mm-three.patch\n", "0003-mm-three.patch\n# three\n");
+    assert_ne!(said, text);
+    tree.lab.write_series(&said);
     // A step more at the front.
     tree.git(&["checkout", "-q", "-b", "more", "base"]);
     tree.write("README", "another kernel\n");
     tree.commit("mm: zero");
     tree.git(&["cherry-pick", "base..master"]);
     tree.import(|_| ()).unwrap();
-    let series = tree.file("text/7.3/series");
-    let lines: Vec<_> = series.lines().collect();
-    assert!(lines[5].starts_with("0003-mm-two"), "{series}");
-    assert_eq!(
-        lines[6], "# variant aligned: the steps up to here",
-        "{series}"
-    );
-    // Given anew, a mark moves.
-    tree.import(|asked| asked.marks = at("HEAD~3")).unwrap();
-    let series = tree.file("text/7.3/series");
-    let marks = series.lines().filter(|line| line.contains("variant"));
-    assert_eq!(marks.count(), 1, "{series}");
-    assert_eq!(
-        series.lines().nth(4),
-        Some("# variant aligned: the steps up to here")
-    );
+    let series = tree.file("writes/7.3/series");
+    let moved = series.contains("0004-mm-three.patch\n# three\n");
+    assert!(moved && series.starts_with("# one step\n"), "{series}");
+    // Without its step it is gone.
+    tree.git(&["reset", "-q", "--hard", "base"]);
+    tree.write("README", "another kernel\n");
+    tree.commit("mm: zero");
+    tree.import(|_| ()).unwrap();
+    let series = tree.file("writes/7.3/series");
+    assert!(!series.contains("# three"), "{series}");
 }
 
 #[test]
@@ -299,7 +267,10 @@ fn a_file_of_two_bases_is_replaced_only_by_force() {
         assert!(text.contains(part), "no '{part}' in: {text}");
     }
     tree.import(|asked| asked.force = true).unwrap();
-    assert_eq!(tree.file("text/overlay/mm/leaf.c"), WIDE.replace('4', "5"));
+    assert_eq!(
+        tree.file("writes/overlay/mm/leaf.c"),
+        WIDE.replace('4', "5")
+    );
     // The same content is nobody's loss.
     tree.import(|_| ()).unwrap();
 }

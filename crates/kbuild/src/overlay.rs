@@ -64,15 +64,14 @@ pub(crate) fn check(steps: &[Step], series: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the overlay files `wanted` are. `steps` are all that follow the first of `wanted`'s, up to
-/// the last step of the whole series.
+/// What the overlay files `wanted` are. `steps` are those of the series.
 ///
 /// # Errors
 ///
 /// If a file cannot be read, or a hunk does not fit what the overlay holds.
 pub(crate) fn lives(
     files: &SeriesDir,
-    steps: &[&Step],
+    steps: &[Step],
     wanted: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, Life>> {
     let mut lives = BTreeMap::new();
@@ -83,7 +82,7 @@ pub(crate) fn lives(
         lives.insert(file.clone(), Life { first, last });
     }
     let mut changes = Vec::new();
-    for &step in steps.iter().rev() {
+    for step in steps.iter().rev() {
         let touched = step.touches()?.into_keys();
         let ours: Vec<_> = touched.filter(|file| wanted.contains(file)).collect();
         if !ours.is_empty() {

@@ -11,7 +11,7 @@ use crate::author::Author;
 use crate::overlay::{self, Life};
 use crate::scratch::{Contents, Scratch};
 use crate::step::Step;
-use crate::{Base, KernelDir, SeriesDir, Variant};
+use crate::{Base, KernelDir, SeriesDir};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,15 +21,13 @@ use std::sync::OnceLock;
 /// In the folder of a series: subject, an empty line, text.
 const COVER_LETTER: &str = "cover-letter.txt";
 
-/// A series for a base, or its first part.
+/// A series for a base.
 #[derive(Clone, Debug)]
 pub struct Series {
     base: Base,
     files: SeriesDir,
     /// The steps.
     steps: Vec<Step>,
-    /// What the series file has after the steps of this part.
-    later: Vec<Step>,
     /// What the overlay files are that the steps add, once somebody asked.
     lives: OnceLock<BTreeMap<String, Life>>,
 }
@@ -37,27 +35,10 @@ pub struct Series {
 impl Series {
     /// Reads `<base>/series`; every file it names must be there.
     pub fn load(base: Base, files: &SeriesDir) -> Result<Self> {
-        let (path, text) = read_series(base, files)?;
-        Self::parse(base, files, &path, &text, text.len())
-    }
-
-    /// The steps that make `variant`: those above the line that names it. What an overlay file is
-    /// in this part depends on the later steps too, so all of the series is read.
-    pub fn load_part(base: Base, files: &SeriesDir, variant: Variant) -> Result<Self> {
-        let (path, text) = read_series(base, files)?;
-        let line = format!("# variant {variant}: the steps up to here");
-        let end = text
-            .find(&line)
-            .with_context(|| format!("{}: lacks the line '{line}'", path.display()))?;
-        Self::parse(base, files, &path, &text, end)
-    }
-
-    /// The part ends at the byte `end` of `text`.
-    fn parse(base: Base, files: &SeriesDir, path: &Path, text: &str, end: usize) -> Result<Self> {
         let patches = files.of(base);
-        let last = text[..end].lines().count();
-        let (mut steps, mut part) = (Vec::new(), 0);
-        for (number, line) in text.lines().enumerate() {
+        let path = patches.join("series");
+        let mut steps = Vec::new();
+        for (number, line) in read(&path)?.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
@@ -65,15 +46,11 @@ impl Series {
             let step = Step::parse(line, files, &patches)
                 .with_context(|| format!("{}:{}", path.display(), number + 1))?;
             steps.push(step);
-            if number < last {
-                part = steps.len();
-            }
         }
-        overlay::check(&steps, path)?;
+        overlay::check(&steps, &path)?;
         Ok(Self {
             base,
             files: files.clone(),
-            later: steps.split_off(part),
             steps,
             lives: OnceLock::new(),
         })
@@ -107,7 +84,6 @@ impl Series {
             base,
             files: SeriesDir::at(folder),
             steps: vec![step],
-            later: Vec::new(),
             lives: OnceLock::new(),
         })
     }
@@ -139,8 +115,7 @@ impl Series {
         }
         let added = self.steps.iter().flat_map(|step| &step.overlay);
         let wanted = added.cloned().collect();
-        let whole: Vec<_> = self.steps.iter().chain(&self.later).collect();
-        let lives = overlay::lives(&self.files, &whole, &wanted)?;
+        let lives = overlay::lives(&self.files, &self.steps, &wanted)?;
         Ok(self.lives.get_or_init(|| lives))
     }
 
@@ -213,16 +188,14 @@ impl Series {
                 scratch.amend()?;
             }
         }
-        if self.later.is_empty() {
-            for (file, life) in lives {
-                // Only if a hunk fits two places, and fitted another one on the way back.
-                if scratch.read(file)?.as_deref() != Some(&life.last) {
-                    bail!(
-                        "{}: the steps that change {file} do not end with it: write them back \
-                         with 'wideleaf kernel import'",
-                        self.files.overlay(file).display()
-                    );
-                }
+        for (file, life) in lives {
+            // Only if a hunk fits two places, and fitted another one on the way back.
+            if scratch.read(file)?.as_deref() != Some(&life.last) {
+                bail!(
+                    "{}: the steps that change {file} do not end with it: write them back with \
+                     'wideleaf kernel import'",
+                    self.files.overlay(file).display()
+                );
             }
         }
         Ok(scratch)
@@ -230,8 +203,7 @@ impl Series {
 }
 
 /// A hash of what these series do to the files that `counts` takes, one after the other. Commit
-/// messages do not count, nor does what only later steps than those of a part do, to overlay files
-/// too.
+/// messages do not count.
 pub fn hash(all: &[Series], counts: impl Fn(&str) -> bool) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     for series in all {
@@ -249,12 +221,6 @@ pub fn hash(all: &[Series], counts: impl Fn(&str) -> bool) -> Result<String> {
     Ok(hasher.finalize().to_hex()[..32].to_string())
 }
 
-fn read_series(base: Base, files: &SeriesDir) -> Result<(PathBuf, String)> {
-    let path = files.of(base).join("series");
-    let text = read(&path)?;
-    Ok((path, text))
-}
-
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
@@ -266,7 +232,6 @@ mod growing_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SeriesName;
     use crate::step::is_built;
     use crate::testing::{Lab, hook};
     use std::process::Command;
@@ -390,42 +355,6 @@ mod tests {
         assert_eq!(hash(), first, "an overlay file that no step names counted");
         lab.write_series("0001-hook.patch");
         assert_ne!(hash(), first, "a dropped overlay file did not count");
-    }
-
-    #[test]
-    fn a_part_ends_at_the_line_that_names_its_variant() {
-        let lab = Lab::new();
-        let part = || Series::load_part(Base::V7_3, &lab.folder(), Variant::Aligned);
-        let error = format!("{:#}", part().unwrap_err());
-        assert!(error.contains("'# variant aligned: the steps"), "{error}");
-        lab.write_series("# variant aligned: the steps up to here\n0001-hook.patch + mm/leaf.c\n");
-        assert!(part().unwrap().steps().is_empty());
-        assert_eq!(lab.series().steps().len(), 1);
-    }
-
-    #[test]
-    fn each_part_of_the_real_series_goes_on_from_the_one_before() {
-        let files = KernelDir::at(Path::new("../../kernel")).unwrap();
-        for &name in SeriesName::ALL {
-            let folder = files.series(name);
-            let of_series = |part: &&Variant| part.part_of() == Some(name);
-            for &base in Base::ALL {
-                let whole = Series::load(base, &folder).unwrap().steps().len();
-                let mut before = 0;
-                for &part in Variant::ALL.iter().filter(of_series) {
-                    let steps = Series::load_part(base, &folder, part)
-                        .unwrap()
-                        .steps()
-                        .len();
-                    assert!(
-                        steps > before,
-                        "{base} {part}: {steps} steps after {before}"
-                    );
-                    before = steps;
-                }
-                assert!(whole == 0 || whole > before, "{name} {base}");
-            }
-        }
     }
 
     #[test]

@@ -3,9 +3,9 @@
 
 use super::tests::{export, git};
 use super::*;
-use crate::Stack;
 use crate::step::is_built;
 use crate::testing::{Lab, hook};
+use crate::{Stack, Variant};
 
 const FIRST: &str = "/* Leaves */\n\nint wide(void)\n{\n\treturn 4;\n}\n";
 const SECOND: &str = "/* Leaves */\n\nint wide(void)\n{\n\treturn 5;\n}\n";
@@ -36,9 +36,7 @@ const NARROW: &str = "\
 
 const STEPS: &str = "\
 0001-hook.patch + mm/leaf.c
-# variant aligned: the steps up to here
 0002-wider.patch
-# variant reads: the steps up to here
 0003-narrow.patch
 ";
 
@@ -61,10 +59,6 @@ fn growing() -> Lab {
     lab
 }
 
-fn part(lab: &Lab, variant: Variant) -> Series {
-    Series::load_part(Base::V7_3, &lab.folder(), variant).unwrap()
-}
-
 /// mm/leaf.c as the series leaves it.
 fn leaf(lab: &Lab, series: &Series) -> Result<String> {
     let original = lab.tree().originals(&series.touched()?)?;
@@ -83,18 +77,14 @@ fn refusal(lab: &Lab) -> String {
 fn a_file_begins_small_and_ends_as_the_overlay_has_it() {
     let lab = growing();
     assert_eq!(leaf(&lab, &lab.series()).unwrap(), LAST);
-    assert_eq!(leaf(&lab, &part(&lab, Variant::Aligned)).unwrap(), FIRST);
-    assert_eq!(leaf(&lab, &part(&lab, Variant::Reads)).unwrap(), SECOND);
+    assert_eq!(
+        lab.series().first("mm/leaf.c").unwrap(),
+        Some(FIRST.as_bytes())
+    );
     let mut tree = lab.tree();
     let file = tree.src().join("mm/leaf.c");
-    for (series, content) in [
-        (part(&lab, Variant::Aligned), FIRST),
-        (lab.series(), LAST),
-        (part(&lab, Variant::Reads), SECOND),
-    ] {
-        tree.switch(&series.into()).unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), content);
-    }
+    tree.switch(&lab.series().into()).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), LAST);
     tree.switch(&Stack::default()).unwrap();
     assert!(!file.exists());
 }
@@ -116,7 +106,7 @@ fn git_am_makes_each_step_of_it() {
 }
 
 #[test]
-fn a_planted_fault_changes_what_the_part_has_and_not_what_it_begins_with() {
+fn a_planted_fault_changes_what_the_series_ends_with() {
     let lab = growing();
     let planted = lab.files.path().join("planted/7.3");
     fs::create_dir_all(&planted).unwrap();
@@ -124,41 +114,12 @@ fn a_planted_fault_changes_what_the_part_has_and_not_what_it_begins_with() {
     let fault = fault.replace("@@ -2,7 +2,7 @@", "@@ -2,5 +2,5 @@");
     fs::write(planted.join("fault.patch"), fault).unwrap();
     let mut tree = lab.tree();
-    for (variant, before) in [(Variant::Reads, SECOND), (Variant::Patched, LAST)] {
-        let stack = |fault| Stack::of(Base::V7_3, variant, fault, &lab.files).unwrap();
-        let faulty = stack(Some("fault"));
-        assert_ne!(faulty.hash().unwrap(), stack(None).hash().unwrap());
-        tree.switch(&faulty).unwrap();
-        let leaf = fs::read_to_string(tree.src().join("mm/leaf.c")).unwrap();
-        assert_eq!(leaf, before.replace("return 5", "return 7"));
-    }
-}
-
-#[test]
-fn the_hash_of_a_part_is_of_its_own_steps() {
-    let lab = growing();
-    let hash = |variant| super::hash(&[part(&lab, variant)], is_built).unwrap();
-    let (aligned, reads) = (hash(Variant::Aligned), hash(Variant::Reads));
-    let whole = super::hash(&[lab.series()], is_built).unwrap();
-    assert_ne!(aligned, reads);
-    assert_ne!(reads, whole);
-    // What the last step does differs, and the overlay with it.
-    lab.overlay("mm/leaf.c", &LAST.replace("return 0", "return 1"));
-    lab.further(
-        "0003-narrow.patch",
-        &mail("narrow", &NARROW.replace("return 0", "return 1")),
-    );
-    assert_eq!(hash(Variant::Aligned), aligned);
-    assert_eq!(hash(Variant::Reads), reads);
-    assert_ne!(super::hash(&[lab.series()], is_built).unwrap(), whole);
-    // What no step changes is so from the beginning on.
-    lab.overlay(
-        "mm/leaf.c",
-        &LAST
-            .replace("return 0", "return 1")
-            .replace("Leaves", "Wide leaves"),
-    );
-    assert_ne!(hash(Variant::Aligned), aligned);
+    let stack = |fault| Stack::of(Base::V7_3, Variant::Patched, fault, &lab.files).unwrap();
+    let faulty = stack(Some("fault"));
+    assert_ne!(faulty.hash().unwrap(), stack(None).hash().unwrap());
+    tree.switch(&faulty).unwrap();
+    let leaf = fs::read_to_string(tree.src().join("mm/leaf.c")).unwrap();
+    assert_eq!(leaf, LAST.replace("return 5", "return 7"));
 }
 
 #[test]
@@ -168,8 +129,8 @@ fn an_edit_beside_the_hunks_moves_them() {
     lab.overlay("mm/leaf.c", &format!("{head}{LAST}"));
     let all = |text: &str| format!("{head}{text}");
     assert_eq!(
-        leaf(&lab, &part(&lab, Variant::Aligned)).unwrap(),
-        all(FIRST)
+        lab.series().first("mm/leaf.c").unwrap(),
+        Some(all(FIRST).as_bytes())
     );
     assert_eq!(leaf(&lab, &lab.series()).unwrap(), all(LAST));
 }
@@ -182,10 +143,6 @@ fn an_edit_within_a_hunk_names_patch_and_file() {
     for text in [
         refusal(&lab),
         format!("{:#}", super::hash(&[series], is_built).unwrap_err()),
-        format!(
-            "{:#}",
-            super::hash(&[part(&lab, Variant::Aligned)], is_built).unwrap_err()
-        ),
     ] {
         for part in [
             "7.3/0003-narrow.patch: a hunk does not reverse",

@@ -39,10 +39,7 @@ impl Stack {
                     folder.of(base).join("series").display()
                 );
             }
-            stack.push(match variant.part_of() == Some(name) {
-                true => Series::load_part(base, &folder, variant)?,
-                false => series,
-            });
+            stack.push(series);
         }
         if let Some(name) = plant {
             stack.push(Series::fault(base, files, name)?);
@@ -200,7 +197,7 @@ mod tests {
             let original = tree.under(&series, ground)?;
             series.export("7.3", &original, &Author::nobody(), &dir.path().join(to))
         };
-        let ground = Stack::ground(Base::V7_3, SeriesName::Text, &lab.files).unwrap();
+        let ground = Stack::ground(Base::V7_3, SeriesName::Writes, &lab.files).unwrap();
         assert_eq!(export(&ground, "after").unwrap().len(), 2);
         let error = format!("{:#}", export(&Stack::default(), "alone").unwrap_err());
         assert!(error.contains("does not apply"), "{error}");

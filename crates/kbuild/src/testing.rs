@@ -92,7 +92,7 @@ impl Lab {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().join("cache")).unwrap();
         let kernel = dir.path().join("a checkout/kernel");
-        for sub in ["config", "fixes/7.3", "text/overlay/mm", "text/7.3"] {
+        for sub in ["config", "writes/overlay/mm", "writes/7.3"] {
             fs::create_dir_all(kernel.join(sub)).unwrap();
         }
         for name in [
@@ -101,15 +101,18 @@ impl Lab {
             "x86_64",
             "4k",
             "kunit",
-            "patched",
+            "reads",
             "linear-map",
         ] {
             fs::write(kernel.join(format!("config/{name}.config")), "").unwrap();
         }
-        fs::write(kernel.join("fixes/7.3/series"), "# nothing to mend\n").unwrap();
-        fs::write(kernel.join("text/7.3/0001-hook.patch"), HOOK).unwrap();
+        for ground in ["fixes", "align", "reads", "khugepaged"] {
+            fs::create_dir_all(kernel.join(ground).join("7.3")).unwrap();
+            fs::write(kernel.join(ground).join("7.3/series"), "# nothing\n").unwrap();
+        }
+        fs::write(kernel.join("writes/7.3/0001-hook.patch"), HOOK).unwrap();
         fs::write(
-            kernel.join("text/cover-letter.txt"),
+            kernel.join("writes/cover-letter.txt"),
             "Wide leaves\n\nThe text.\n",
         )
         .unwrap();
@@ -171,7 +174,7 @@ impl Lab {
 
     /// The folder of its series.
     pub(crate) fn folder(&self) -> SeriesDir {
-        self.files.series(SeriesName::Text)
+        self.files.series(SeriesName::Writes)
     }
 
     pub(crate) fn series(&self) -> Series {

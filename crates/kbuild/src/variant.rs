@@ -9,8 +9,6 @@ named!(
     SeriesName, "series", {
         /// Bugs of the base are mended.
         Fixes = "fixes",
-        /// Executable text is mapped by wide leaves.
-        Text = "text",
         /// Mappings and programs are placed where wide leaves of text fit.
         Align = "align",
         /// Text is read and mapped by blocks that the TLB holds in one entry.
@@ -25,29 +23,23 @@ named!(
 );
 
 named!(
-    /// Without any series, with all of some, or with the last one's steps up to the line in
-    /// `kernel/<series>/<base>/series` that names the variant. Of one series, each holds the ones
-    /// before.
+    /// The base without any series, or with whole ones. Of those on text, each holds the ones before.
     Variant, "variant", {
         /// The base as Debian ships it.
         Pristine = "pristine",
-        /// The whole series of fixes, and nothing else.
+        /// The series of fixes, and nothing else.
         Fixes = "fixes",
-        /// Mappings and programs are placed where wide leaves fit.
+        /// Mappings and programs are placed where wide leaves of text fit.
         Aligned = "aligned",
-        /// Text is read and mapped by the widest leaf that its mapping holds.
+        /// Text is read and mapped by blocks that the TLB holds in one entry.
         Reads = "reads",
-        /// Write faults on shared mappings map what fits of a folio.
-        Writes = "writes",
-        /// Text is read so only where faults gave evidence that it pays.
-        Evidence = "evidence",
-        /// The whole series on text: text that was read narrow is collapsed as well.
+        /// Blocks of text that faults find in narrow folios are collapsed.
+        Khugepaged = "khugepaged",
+        /// All series on text: write faults on shared mappings map what fits of a folio as well.
         Patched = "patched",
-        /// The four series that have the aim of the one on text with less code.
-        Lean = "lean",
-        /// The whole series on the linear map: what was split is collapsed as well, and counted.
+        /// The series on the linear map: what was split is collapsed as well, and counted.
         LinearMap = "linear-map",
-        /// The whole series on text, then the whole one on the linear map.
+        /// All series on text, then the one on the linear map.
         Both = "both",
     }
 );
@@ -56,7 +48,7 @@ impl SeriesName {
     /// The series that must be applied right before it; that one may stand on another.
     pub fn ground(self) -> Option<Self> {
         match self {
-            Self::Text | Self::Align => Some(Self::Fixes),
+            Self::Align => Some(Self::Fixes),
             Self::Reads => Some(Self::Align),
             Self::Khugepaged => Some(Self::Reads),
             Self::Writes => Some(Self::Khugepaged),
@@ -65,37 +57,28 @@ impl SeriesName {
     }
 }
 
+/// All series in the order in which they are applied: what each stands on is before it.
+const ALL: [SeriesName; 6] = [
+    SeriesName::Fixes,
+    SeriesName::Align,
+    SeriesName::Reads,
+    SeriesName::Khugepaged,
+    SeriesName::Writes,
+    SeriesName::LinearMap,
+];
+
 impl Variant {
-    /// The series of which it has something, in the order in which they are applied.
+    /// The series that it has, in the order in which they are applied.
     pub fn series(self) -> &'static [SeriesName] {
         match self {
             Self::Pristine => &[],
-            Self::Fixes => &[SeriesName::Fixes],
-            Self::Aligned | Self::Reads | Self::Writes | Self::Evidence | Self::Patched => {
-                &[SeriesName::Fixes, SeriesName::Text]
-            }
-            Self::Lean => &[
-                SeriesName::Fixes,
-                SeriesName::Align,
-                SeriesName::Reads,
-                SeriesName::Khugepaged,
-                SeriesName::Writes,
-            ],
-            Self::LinearMap => &[SeriesName::LinearMap],
-            Self::Both => &[SeriesName::Fixes, SeriesName::Text, SeriesName::LinearMap],
-        }
-    }
-
-    /// The series that it ends within, at the line that names it.
-    pub fn part_of(self) -> Option<SeriesName> {
-        match self {
-            Self::Pristine
-            | Self::Fixes
-            | Self::Patched
-            | Self::Lean
-            | Self::LinearMap
-            | Self::Both => None,
-            Self::Aligned | Self::Reads | Self::Writes | Self::Evidence => Some(SeriesName::Text),
+            Self::Fixes => &ALL[..1],
+            Self::Aligned => &ALL[..2],
+            Self::Reads => &ALL[..3],
+            Self::Khugepaged => &ALL[..4],
+            Self::Patched => &ALL[..5],
+            Self::LinearMap => &ALL[5..],
+            Self::Both => &ALL,
         }
     }
 }

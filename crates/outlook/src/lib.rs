@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What kernels would do with a file's segments: the pristine bases by their
-//! source, the patched ones by asking the policy core that they run.
+//! What kernels would do with a file's segments, by the source of the pristine
+//! bases and of the series on text.
 //!
 //! Assumed is a file system whose page cache holds large folios (XFS on 6.12,
 //! XFS and ext4 on 7.3), its usual readahead window of 128K, enough memory, and
@@ -11,7 +11,7 @@
 
 use serde::Serialize;
 use wideleaf_elf::{Class, Elf, Kind, LEAF_2M, Machine, Placement, Segment};
-use wideleaf_policy::{Account, Advice, Align, Ground, Read, SCAN, Table, Thp};
+use wideleaf_policy::Table;
 
 /// A kernel, as far as text is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -22,7 +22,7 @@ pub enum Kernel {
     /// Linux 7.3 as Debian ships it.
     #[serde(rename = "7.3 pristine")]
     Pristine73,
-    /// Both bases: the policy is the same.
+    /// Both bases: the series do the same on them.
     #[serde(rename = "patched")]
     Patched,
 }
@@ -78,7 +78,7 @@ pub struct Covered {
 }
 
 /// Base page sizes in bytes of the kernels for a machine that the lab builds
-/// and the policy has a table for; empty if it knows nothing of the machine.
+/// and whose leaves are known; empty for another machine.
 pub fn page_sizes(machine: Machine) -> Vec<u64> {
     let tables = Table::all().into_iter();
     let ours = tables.filter(|table| table.arch() == machine.to_string());
@@ -86,7 +86,7 @@ pub fn page_sizes(machine: Machine) -> Vec<u64> {
 }
 
 /// What each kernel with this page size would do with a file; empty if the
-/// policy has no table for it.
+/// leaves of the machine are not known.
 pub fn outlook(elf: &Elf, file_size: u64, page: u64) -> Vec<Outlook> {
     let arch = elf.machine.to_string();
     let Some(table) = Table::find(&arch, page.trailing_zeros() as u8) else {
@@ -95,19 +95,18 @@ pub fn outlook(elf: &Elf, file_size: u64, page: u64) -> Vec<Outlook> {
     if elf.class == Class::Bits32 {
         return Vec::new();
     }
-    let ground = Ground {
-        table,
-        file_size,
-        min_order: 0,
-        max_order: (LEAF_2M / page).trailing_zeros() as u8,
-        thp: Thp::Always,
-        enabled: true,
+    let mut leaves: Vec<u64> = table.leaves().iter().map(|l| 1 << l.shift).collect();
+    leaves.retain(|leaf| *leaf <= LEAF_2M);
+    let file = File {
+        size: file_size,
+        page,
+        leaves,
     };
     let not_loadable = elf.not_loadable(page);
     let loaded = elf.as_loaded();
     let one = |kernel| {
         let placement = match kernel {
-            Kernel::Patched => patched_placement(elf, &ground, page),
+            Kernel::Patched => patched_placement(elf, &file),
             _ => loaded.placement(page, pmd(page)),
         };
         let segments = match &not_loadable {
@@ -121,7 +120,7 @@ pub fn outlook(elf: &Elf, file_size: u64, page: u64) -> Vec<Outlook> {
             not_loadable: not_loadable.clone(),
             segments: segments
                 .iter()
-                .map(|s| segment_outlook(kernel, elf.machine, &ground, placement, s, page))
+                .map(|s| segment_outlook(kernel, elf.machine, &file, placement, s))
                 .collect(),
         }
     };
@@ -137,13 +136,12 @@ fn pmd(page: u64) -> u64 {
 fn segment_outlook(
     kernel: Kernel,
     machine: Machine,
-    ground: &Ground,
+    file: &File,
     placement: Placement,
     segment: &Segment,
-    page: u64,
 ) -> SegmentOutlook {
-    let mut leaves: Vec<u64> = ground.table.leaves().iter().map(|l| 1 << l.shift).collect();
-    leaves.retain(|leaf| *leaf <= LEAF_2M);
+    let File { page, leaves, .. } = file;
+    let page = *page;
     let widest = |limit: u64| {
         let fits = |leaf: &&u64| {
             **leaf <= limit
@@ -162,11 +160,12 @@ fn segment_outlook(
         // arch/arm64/include/asm/pgtable.h, exec_folio_order(): 64K. x86 has none.
         (Kernel::Pristine73, _) if machine == Machine::ARM64 => page.max(64 << 10),
         (Kernel::Pristine73, _) => page,
-        (Kernel::Patched, _) => patched_leaf(ground, segment, reachable, page),
+        // Dense use: a block that the mapping holds is read whole, or collapsed.
+        (Kernel::Patched, _) => reachable,
     };
     SegmentOutlook {
-        coverage: coverage(segment, &leaves, widest(folio.min(reachable)), page),
-        reachable: coverage(segment, &leaves, reachable, page),
+        coverage: coverage(segment, leaves, widest(folio.min(reachable)), page),
+        reachable: coverage(segment, leaves, reachable, page),
     }
 }
 
@@ -201,67 +200,56 @@ pub fn sum<'c>(parts: impl Iterator<Item = &'c Covered>) -> Vec<Covered> {
     sums.map(|(leaf, bytes)| Covered { leaf, bytes }).collect()
 }
 
+/// A file and the machine that it is mapped on. Sizes in bytes.
+struct File {
+    size: u64,
+    /// The base page.
+    page: u64,
+    /// Leaves up to 2M, narrowest first: the page.
+    leaves: Vec<u64>,
+}
+
+impl File {
+    /// `thp_file_align()` of the series align: the widest leaf of which a part of the file holds a
+    /// whole one, if its address is displaced from its offset by `shift`, modulo the leaf.
+    fn align(&self, offset: u64, length: u64, shift: u64) -> Option<u64> {
+        let end = offset.checked_add(length)?.min(self.size);
+        let wide = self.leaves[1..].iter().rev().copied();
+        wide.into_iter().find(|leaf| {
+            let first = offset.checked_next_multiple_of(*leaf);
+            let last = first.and_then(|first| first.checked_add(*leaf));
+            shift.is_multiple_of(*leaf) && last.is_some_and(|last| last <= end)
+        })
+    }
+}
+
 /// The alignment that the patched kernel gives: its ELF loader for programs,
 /// its mmap for libraries that do not ask for one themselves.
-fn patched_placement(elf: &Elf, ground: &Ground, page: u64) -> Placement {
+fn patched_placement(elf: &Elf, file: &File) -> Placement {
+    let page = file.page;
     let pristine = elf.as_loaded().placement(page, pmd(page));
     let Some(first) = elf.segments.first() else {
         return pristine;
     };
-    let align = Align {
-        ground: *ground,
-        offset: first.offset,
-        length: elf.span(),
-        space: 1 << 47,
-    };
-    let answer = match elf.kind {
-        Kind::PositionDependent => return pristine,
-        Kind::Library if elf.max_align() > page => return pristine,
-        Kind::Library => wideleaf_policy::align(&align),
+    let size = match elf.kind {
+        Kind::PositionDependent => None,
+        Kind::Library if elf.max_align() > page => None,
+        Kind::Library => file.align(first.offset & !(page - 1), elf.span(), 0),
+        // exec_alignment() in fs/binfmt_elf.c: by the segments with text.
         _ => {
-            let segments: Vec<_> = elf.segments.iter().map(policy_segment).collect();
-            wideleaf_policy::align_elf(&align, &segments)
+            let base = first.address & !(page - 1);
+            let text = elf.segments.iter().filter(|s| s.is_text() && !s.write);
+            let each = text.filter_map(|s| {
+                let shift = s.address.wrapping_sub(base).wrapping_sub(s.offset);
+                file.align(s.offset, s.file_size, shift)
+            });
+            each.max()
         }
     };
-    let size = 1 << answer.shift;
-    match pristine.holds(size) {
-        true => pristine,
-        false if elf.kind == Kind::Library => Placement::ByMmap(size),
-        false => Placement::Aligned(size),
+    match size {
+        Some(size) if pristine.holds(size) => pristine,
+        Some(size) if elf.kind == Kind::Library => Placement::ByMmap(size),
+        Some(size) => Placement::Aligned(size),
+        None => pristine,
     }
-}
-
-fn policy_segment(segment: &Segment) -> wideleaf_policy::Segment {
-    wideleaf_policy::Segment {
-        vaddr: segment.address,
-        offset: segment.offset,
-        filesz: segment.file_size,
-        writable: segment.write,
-    }
-}
-
-/// The leaf that the policy reads in the middle of dense use: everything
-/// before the fault is resident and has proven useful, nothing after it is.
-fn patched_leaf(ground: &Ground, segment: &Segment, reachable: u64, page: u64) -> u64 {
-    let (start, end) = segment.mapped(page);
-    let fault = wideleaf_elf::align_up(start, reachable);
-    let read = Read {
-        ground: *ground,
-        start,
-        end,
-        offset: segment.offset & !(page - 1),
-        fault,
-        window: 128 << 10,
-        spare: 1 << 40,
-        hole: 0,
-        run: SCAN,
-        gap: SCAN,
-        last_size: 0,
-        collapse: 0,
-        filled: 0,
-        evicted: false,
-        advice: Advice::None,
-        account: Account::default(),
-    };
-    1 << wideleaf_policy::read(&read).leaf
 }

@@ -3,12 +3,12 @@
 //!
 //! A page cache and one page table, driven by touches. The pristine ways follow
 //! `do_sync_mmap_readahead()`, `page_cache_ra_order()`, `filemap_map_pages()` and `finish_fault()`
-//! of their base; the others decide by a rule of [`Strategy`] or by the policy core. No reclaim, no
+//! of their base; the others decide by a rule of [`Strategy`]. No reclaim, no
 //! second process, no timing: the lab measures those, this predicts bytes, faults and leaves.
 
 use crate::exec_read::{Fault, exec_read};
 use crate::strategy::{Collapse, Reading, Strategy, When};
-use crate::{Account, Advice, Ground, Read, SCAN, Table, Thp, UNIT, WIDEST_SHIFT};
+use crate::{Table, WIDEST_SHIFT};
 use serde::Serialize;
 use std::ops::{AddAssign, Range};
 
@@ -23,8 +23,6 @@ pub(crate) struct Machine {
     pub texts: Vec<Mapped>,
     /// Readahead window.
     pub window: u64,
-    /// Memory that may be taken before anybody has to reclaim.
-    pub spare: u64,
     /// Whether 6.12 reads ahead where its marker in the page cache is touched.
     pub markers: bool,
 }
@@ -75,6 +73,10 @@ impl AddAssign for Outcome {
     }
 }
 
+/// Bytes that a fault maps around itself: the default of `fault_around_bytes`.
+const AROUND: u64 = 1 << 16;
+/// Bytes of a block that one folio may hold.
+const BLOCK: u64 = 1 << WIDEST_SHIFT;
 /// No folio.
 const MISSING: u8 = u8::MAX;
 /// `MMAP_LOTSAMISS` of mm/filemap.c.
@@ -102,7 +104,6 @@ struct Simulation {
     mmap_miss: u64,
     /// The last read: start and size.
     last: (usize, usize),
-    account: Account,
     /// Blocks of 2M that narrow reads have visited.
     visited: Vec<Visited>,
     /// Bytes that a narrow read would have read, and those read beyond that.
@@ -126,7 +127,6 @@ pub(crate) fn run(strategy: Strategy, machine: &Machine, touches: &[u64]) -> Out
         ahead: (0, 0, 0),
         mmap_miss: 0,
         last: (0, 0),
-        account: Account::default(),
         visited: Vec::new(),
         demand: 0,
         extra: 0,
@@ -172,8 +172,6 @@ impl Simulation {
             Reading::Pristine612 => self.read_612(page),
             Reading::Pristine73 => self.read_73(page, self.exec_order_73()),
             Reading::Fixed2M => self.read_73(page, WIDEST_SHIFT - self.page_shift),
-            Reading::Core { collapse: false } => self.read_policy(page, 0),
-            Reading::Core { collapse: true } => self.read_policy(page, WIDEST_SHIFT),
             Reading::Exec => self.read_exec(page),
             Reading::Size => self.read_block_if(page, |_, _| true),
             Reading::Density { percent, blocks } => {
@@ -210,7 +208,7 @@ impl Simulation {
 
     /// The block of 2M around a page, if its mapping holds it.
     fn block(&self, page: usize) -> Option<Range<usize>> {
-        let pages = self.pages(SCAN);
+        let pages = self.pages(BLOCK);
         let block = page / pages * pages..page / pages * pages + pages;
         let (text, congruent) = self.text(page);
         let held = text.start <= block.start && block.end <= text.end;
@@ -312,7 +310,7 @@ impl Simulation {
         self.read_73(page, self.exec_order_73());
     }
 
-    /// As the series lean does: `exec_mmap_readahead()`. Blocks that fill up are another's business.
+    /// As the series reads does: `exec_mmap_readahead()`. Blocks that fill up are another's business.
     fn read_exec(&mut self, page: usize) {
         let Some(block) = self.block(page) else {
             return self.read_73(page, self.exec_order_73());
@@ -361,7 +359,7 @@ impl Simulation {
     /// Whether so many bytes beyond demand may be read.
     fn can_spend(&self, bytes: u64) -> bool {
         self.strategy.credit.is_none_or(|percent| {
-            self.extra + bytes <= SCAN + self.demand * u64::from(percent) / 100
+            self.extra + bytes <= BLOCK + self.demand * u64::from(percent) / 100
         })
     }
 
@@ -406,71 +404,6 @@ impl Simulation {
         self.marked[block.clone()].fill(false);
     }
 
-    fn read_policy(&mut self, page: usize, collapse: u8) {
-        let scan = self.pages(SCAN);
-        let missing = |order: &&u8| **order == MISSING;
-        let there = |order: &&u8| **order != MISSING;
-        let before = &self.folio[page.saturating_sub(scan)..page];
-        let hole = before.iter().rev().take_while(missing).count();
-        let edge = page - hole;
-        let before = &self.folio[page.saturating_sub(scan)..edge];
-        let run = before.iter().rev().take_while(there).count();
-        let ahead = self.folio[page..].iter().take(scan.max(self.window()));
-        let gap = ahead.take_while(missing).count();
-        let last = if self.last.0 + self.last.1 == edge {
-            self.last.1
-        } else {
-            0
-        };
-        let block = page / scan * scan..(page / scan * scan + scan).min(self.folio.len());
-        let (text, congruent) = self.text(page);
-        // The last byte of a file is seldom at the end of a page.
-        let end = self.bytes(text.end).min(self.machine.file_size);
-        let start = self.bytes(text.start);
-        let bias = (1 << 40)
-            + if congruent < WIDEST_SHIFT {
-                1 << congruent
-            } else {
-                0
-            };
-        let answer = crate::read(&Read {
-            ground: Ground {
-                table: self.machine.table,
-                file_size: self.machine.file_size,
-                min_order: 0,
-                max_order: WIDEST_SHIFT - self.page_shift,
-                thp: Thp::Always,
-                enabled: true,
-            },
-            start: bias + start,
-            end: bias + end,
-            offset: start,
-            fault: bias + self.bytes(page),
-            window: self.machine.window,
-            spare: self.machine.spare,
-            hole: self.bytes(hole),
-            run: self.bytes(run),
-            gap: self.bytes(gap),
-            last_size: self.bytes(last),
-            collapse,
-            filled: self.bytes(self.resident(&block)),
-            // This machine has memory enough.
-            evicted: false,
-            advice: Advice::None,
-            account: self.account,
-        });
-        self.account = answer.account;
-        if answer.size == 0 {
-            // As without the policy.
-            return self.read_73(page, self.exec_order_73());
-        }
-        self.last = (self.pages(answer.offset), self.pages(answer.size));
-        self.readahead(self.last.0, self.last.1, answer.order);
-        if answer.collapse != 0 {
-            self.make_wide(&block);
-        }
-    }
-
     /// `page_cache_ra_order()`: natural alignment first, then `order`; where a
     /// page is resident already, the rest page by page.
     fn readahead(&mut self, start: usize, size: usize, order: u8) {
@@ -511,7 +444,7 @@ impl Simulation {
             let start = page >> order << order;
             start..start + (1 << order)
         };
-        let around = self.pages(UNIT);
+        let around = self.pages(AROUND);
         let window = page / around * around..(page / around + 1) * around;
         let patched = self.strategy.read.is_patched();
         let whole = self.block(page);
@@ -583,7 +516,7 @@ impl Simulation {
 
     /// All blocks of which something is there, those first of which most is.
     fn collapse_the_fullest(&mut self, collapse: Collapse) {
-        let pages = self.pages(SCAN);
+        let pages = self.pages(BLOCK);
         let blocks = (0..self.folio.len()).step_by(pages);
         let mut blocks: Vec<_> = blocks.filter_map(|page| self.block(page)).collect();
         blocks.sort_by_key(|block| std::cmp::Reverse(self.resident(block)));

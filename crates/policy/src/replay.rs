@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs each rule through the touches of a trace: bytes read, faults, leaves.
 //!
-//! Each file has a page cache and an account of its own; all processes of the program share one
+//! Each file has a page cache of its own; all processes of the program share one
 //! page table. Only faults on text are known: what else is read of a file, its data and what the
 //! loader looks at, is missing from both sides. A program is mapped as the series aligns it, and
 //! that for pristine kernels too.
@@ -19,8 +19,6 @@ pub struct Conditions {
     pub table: Table,
     /// Readahead window in bytes.
     pub window: u64,
-    /// Memory that may be taken before anybody has to reclaim.
-    pub spare: u64,
 }
 
 /// Runs a trace, with its pages made as wide as the machine's.
@@ -45,7 +43,6 @@ fn machine(file: &File, on: &Conditions) -> Machine {
         file_size: file.size,
         texts: mapped.collect(),
         window: on.window,
-        spare: on.spare,
         markers: true,
     }
 }

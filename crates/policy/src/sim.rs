@@ -1,61 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What ways of touching text make each kernel read and map.
+//! What ways of touching text make each rule read and map.
 
 pub use crate::faults::Outcome;
 use crate::faults::{self, Machine, Mapped};
-use crate::strategy::{Reading, Strategy};
+use crate::strategy::Strategy;
 use crate::{Table, WIDEST_SHIFT};
-use serde::Serialize;
-
-/// Who decides what a fault reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variant {
-    /// Linux 6.12 as Debian ships it.
-    #[serde(rename = "6.12")]
-    Pristine612,
-    /// Linux 7.3 as Debian ships it.
-    #[serde(rename = "7.3")]
-    Pristine73,
-    /// Linux 7.3 with the exec order set to 2M, whatever the fault.
-    Fixed2M,
-    /// The policy core, if nothing could form 2M leaves by copying.
-    NoCollapse,
-    /// The policy core, as the series asks it.
-    Policy,
-}
-
-impl Variant {
-    /// All variants, in the order in which tables show them.
-    pub const ALL: [Variant; 5] = [
-        Variant::Pristine612,
-        Variant::Pristine73,
-        Variant::Fixed2M,
-        Variant::NoCollapse,
-        Variant::Policy,
-    ];
-
-    /// Name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Variant::Pristine612 => "6.12",
-            Variant::Pristine73 => "7.3",
-            Variant::Fixed2M => "fixed-2M",
-            Variant::NoCollapse => "no-collapse",
-            Variant::Policy => "policy",
-        }
-    }
-
-    fn reading(self) -> Reading {
-        match self {
-            Variant::Pristine612 => Reading::Pristine612,
-            Variant::Pristine73 => Reading::Pristine73,
-            Variant::Fixed2M => Reading::Fixed2M,
-            Variant::NoCollapse => Reading::Core { collapse: false },
-            Variant::Policy => Reading::Core { collapse: true },
-        }
-    }
-}
 
 /// A mapping of a file's text, in bytes. It starts at file offset 0 and at an
 /// address that is a multiple of 2M.
@@ -67,12 +16,10 @@ pub struct Text {
     pub size: u64,
     /// Readahead window.
     pub window: u64,
-    /// Memory that may be taken before anybody has to reclaim.
-    pub spare: u64,
 }
 
-/// Runs `touches` (byte offsets into the text) under `variant`.
-pub fn run(variant: Variant, text: Text, touches: &[u64]) -> Outcome {
+/// Runs `touches` (byte offsets into the text) under `strategy`.
+pub fn run(strategy: Strategy, text: Text, touches: &[u64]) -> Outcome {
     let mapped = Mapped {
         range: 0..text.size,
         congruent: WIDEST_SHIFT,
@@ -82,11 +29,10 @@ pub fn run(variant: Variant, text: Text, touches: &[u64]) -> Outcome {
         file_size: text.size,
         texts: vec![mapped],
         window: text.window,
-        spare: text.spare,
         // The figures in results/ are of a 6.12 that does not.
         markers: false,
     };
-    faults::run(Strategy::reads(variant.reading()), &machine, touches)
+    faults::run(strategy, &machine, touches)
 }
 
 /// A way of touching text.

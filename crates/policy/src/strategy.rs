@@ -26,12 +26,7 @@ pub enum Reading {
     Pristine73,
     /// As 7.3 with the exec order set to 2M, whatever the mapping.
     Fixed2M,
-    /// As the policy core says.
-    Core {
-        /// Whether it may ask for a collapse.
-        collapse: bool,
-    },
-    /// As the series lean: `exec_read()`.
+    /// As the series reads does: `exec_read()`.
     Exec,
     /// A whole block of 2M if the mapping holds it and nothing of it is there.
     Size,
@@ -84,26 +79,24 @@ impl Strategy {
 }
 
 /// Names that stand for themselves, and what is read then.
-const READINGS: [(&str, Reading); 7] = [
+const READINGS: [(&str, Reading); 5] = [
     ("6.12", Reading::Pristine612),
     ("7.3", Reading::Pristine73),
     ("fixed-2M", Reading::Fixed2M),
-    ("evidence", Reading::Core { collapse: false }),
-    ("policy", Reading::Core { collapse: true }),
-    ("reads", Reading::Size),
+    ("size", Reading::Size),
     ("exec_read", Reading::Exec),
 ];
 
-/// Rules that have a name, and what they are in our words: upstream's, and that of the series lean.
+/// Rules that have a name, and what they are in our words: upstream's, and that of our series.
 const NAMED: [(&str, &str); 2] = [
     ("khugepaged", "7.3+idle:0"),
-    ("lean", "exec_read+collapse:50"),
+    ("patched", "exec_read+collapse:50"),
 ];
 
 /// How rules are written.
-const GRAMMAR: &str = "a way of reading (6.12, 7.3, reads, evidence, policy, exec_read, or \
+const GRAMMAR: &str = "a way of reading (6.12, 7.3, fixed-2M, size, exec_read, or \
     density:PERCENT[:BLOCKS]), with +collapse:PERCENT or +idle:PERCENT, and +credit:PERCENT; or \
-    khugepaged, or lean";
+    khugepaged, or patched";
 
 impl FromStr for Strategy {
     type Err = String;
@@ -186,15 +179,13 @@ mod tests {
         for text in [
             "6.12",
             "7.3",
-            "reads",
-            "evidence",
-            "policy",
+            "size",
             "khugepaged",
-            "lean",
+            "patched",
             "exec_read",
             "7.3+idle:50",
             "density:30:2+collapse:50+credit:25",
-            "reads+credit:0",
+            "size+credit:0",
         ] {
             let strategy: Strategy = text.parse().unwrap();
             assert_eq!(strategy.to_string(), text);

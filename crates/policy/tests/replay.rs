@@ -38,7 +38,6 @@ fn run_on(arch: &str, page_shift: u8, file: File, rule: &str, touches: &[u64]) -
     let on = Conditions {
         table: Table::find(arch, page_shift).unwrap(),
         window: 128 * K,
-        spare: 1 << 30,
     };
     replay(&trace, rule.parse().unwrap(), &on)
 }
@@ -53,17 +52,17 @@ fn short(outcome: Outcome) -> (u64, u64, u64, u64) {
 }
 
 #[test]
-fn lean_reads_more_of_a_block_that_is_gone_straight_through_and_the_next_one_whole() {
+fn patched_reads_more_of_a_block_that_is_gone_straight_through_and_the_next_one_whole() {
     let straight = [0, 128 * K, 256 * K, 768 * K, 2 * M];
-    assert_eq!(short(run(whole(), "lean", &straight)), (4 * M, 5, 0, 2));
+    assert_eq!(short(run(whole(), "patched", &straight)), (4 * M, 5, 0, 2));
     // The window, and a block that is half full by other ways.
     let here_and_there = [M, 512 * K];
     assert_eq!(
-        short(run(whole(), "lean", &here_and_there)),
+        short(run(whole(), "patched", &here_and_there)),
         (256 * K, 2, 0, 0)
     );
     let half = (0..8).map(|at| (15 - at) * 128 * K).collect::<Vec<_>>();
-    assert_eq!(short(run(whole(), "lean", &half)), (2 * M, 8, 0, 1));
+    assert_eq!(short(run(whole(), "patched", &half)), (2 * M, 8, 0, 1));
 }
 
 #[test]
@@ -115,9 +114,9 @@ fn khugepaged_fills_a_block_of_which_a_page_is_there() {
 #[test]
 fn reads_by_size_bring_a_whole_block_that_the_text_holds() {
     let touches = [M, M + 512 * K, 0, 7 * M];
-    let outcome = run(file(0, 7 * M, 0), "reads", &touches[..3]);
+    let outcome = run(file(0, 7 * M, 0), "size", &touches[..3]);
     assert_eq!(short(outcome), (2 * M, 1, 0, 1));
-    let outcome = run(file(0, 7 * M + 64 * K, 0), "reads", &touches);
+    let outcome = run(file(0, 7 * M + 64 * K, 0), "size", &touches);
     assert_eq!(short(outcome), (2 * M + 64 * K, 2, 0, 1));
     assert_eq!((outcome.touched, outcome.held_touched), (16 * K, 12 * K));
     assert_eq!(outcome.entries, 2);
@@ -163,12 +162,9 @@ fn dense_blocks_make_the_next_one_be_read_whole() {
 #[test]
 fn credit_bounds_what_is_read_in_vain() {
     let blocks = [0, 2 * M, 4 * M];
-    assert_eq!(run(whole(), "reads", &blocks).read, 6 * M);
+    assert_eq!(run(whole(), "size", &blocks).read, 6 * M);
     // 2M less a window each, of a loan of 2M.
-    assert_eq!(
-        run(whole(), "reads+credit:0", &blocks).read,
-        2 * M + 256 * K
-    );
+    assert_eq!(run(whole(), "size+credit:0", &blocks).read, 2 * M + 256 * K);
     // The fullest block first: with its 1M, the 1.5M that the other lacks are more than the loan.
     let mut touches = windows(4);
     touches.extend(windows(8).iter().map(|at| at + 4 * M));
@@ -190,23 +186,6 @@ fn wider_pages_take_touches_together() {
 }
 
 #[test]
-fn the_policy_core_runs_traces_too() {
-    let all: Vec<_> = (0..2048).map(|page| page * 4 * K).collect();
-    for rule in ["evidence", "policy"] {
-        let sweep = run(whole(), rule, &all);
-        assert_eq!(sweep.read, 8 * M, "{rule}");
-        assert!(sweep.wide >= 3, "{rule}: {sweep:?}");
-    }
-    // What no wide leaf can map is read as 7.3 reads it.
-    let shifted = || file(0, 8 * M, 4 * K);
-    let touches = [M, 3 * M, 3 * M + 256 * K];
-    assert_eq!(
-        run(shifted(), "policy", &touches),
-        run(shifted(), "7.3", &touches)
-    );
-}
-
-#[test]
 fn files_have_page_caches_of_their_own() {
     let mut trace = Trace {
         files: vec![whole(), whole()],
@@ -220,7 +199,6 @@ fn files_have_page_caches_of_their_own() {
     let on = Conditions {
         table: Table::find("x86_64", 12).unwrap(),
         window: 128 * K,
-        spare: 1 << 30,
     };
     let outcome = replay(&trace, "7.3".parse().unwrap(), &on);
     assert_eq!(short(outcome), (256 * K, 2, 0, 0));

@@ -19,6 +19,9 @@ const MEASURED: &[&str] = &[
     "entropy",
     "exec",
     "exec-8M",
+    "exec-read",
+    "exec-settled",
+    "exec-written",
     "fragmented",
     "free",
     "limit",
@@ -27,6 +30,7 @@ const MEASURED: &[&str] = &[
     "program",
     "sizes",
     "sparse",
+    "sparse-settled",
 ];
 
 /// All tables that are laid out here, by name.
@@ -239,7 +243,7 @@ const ENTROPY: Layout = Grid {
     cells: &[count(&["*.varying_bits"])],
 };
 
-/// What each part of the series adds to those before it.
+/// What each series adds to those before it.
 const PARTS: Layout = Parts(&[
     (
         "512M in order: cold faults",

@@ -5,7 +5,7 @@ mod check;
 
 use crate::screen::Screen;
 use crate::stdout::{say, tell, write_out};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
@@ -34,7 +34,6 @@ Examples:
   wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
   wideleaf kernel export --series fixes --base 7.3 /tmp/series-fixes
   wideleaf kernel import --base 6.12 --tree ~/linux base..HEAD
-  wideleaf kernel import --base 7.3 --tree ~/linux --mark reads=HEAD~4 v7.3..HEAD
   wideleaf kernel check --base all")]
 pub struct Args {
     /// Folder with the fragments, overlay and patches [default: the one that
@@ -82,7 +81,7 @@ enum Action {
     /// khugepaged and writes one on the other, the first on fixes.
     Export {
         /// The series
-        #[arg(long, default_value = "text", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
+        #[arg(long, default_value = "align", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
         series: SeriesName,
         /// The base
         #[arg(long, default_value = "6.12", value_parser = named::<Base>(Base::ALL, Base::name))]
@@ -117,7 +116,7 @@ enum Action {
 #[derive(clap::Args)]
 struct ImportArgs {
     /// The series
-    #[arg(long, default_value = "text", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
+    #[arg(long, default_value = "align", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
     series: SeriesName,
     /// The base
     #[arg(long, value_parser = named::<Base>(Base::ALL, Base::name))]
@@ -125,9 +124,6 @@ struct ImportArgs {
     /// The git repository
     #[arg(long, value_name = "DIR")]
     tree: PathBuf,
-    /// The part of the series that ends with this commit makes the variant NAME; may be repeated
-    #[arg(long, value_name = "NAME=COMMIT", value_parser = mark)]
-    mark: Vec<(Variant, String)>,
     /// Replace overlay files that another base's series has too
     #[arg(long)]
     force: bool,
@@ -182,16 +178,6 @@ where
             .find(|&value| name(value) == text)
             .expect("one of the possible values")
     })
-}
-
-/// `reads=HEAD~4`. What has no step, or all of a series, is no part that a mark ends.
-fn mark(text: &str) -> Result<(Variant, String)> {
-    let (name, commit) = text.split_once('=').context("write NAME=COMMIT")?;
-    let variant: Variant = name.parse()?;
-    if variant.part_of().is_none() {
-        bail!("{variant} needs no mark: it has none of the steps of a series, or all");
-    }
-    Ok((variant, commit.into()))
 }
 
 impl Bases {
@@ -323,7 +309,6 @@ fn write_back(args: ImportArgs, files: &KernelDir) -> Result<()> {
         base: args.base,
         tree: args.tree,
         range: args.range,
-        marks: args.mark,
         force: args.force,
     };
     let imported = import::import(&import, files)?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `wideleaf policy`: what the kernel's leaf policy decides, and why.
+//! `wideleaf policy`: how the kernel series read text, and why so.
 
-mod explain;
 mod leaf_table;
 mod replay;
 mod simulate;
@@ -19,13 +18,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Say which folios are read for a fault and which alignment a mapping gets
-    ///
-    /// Asks the same C code that a patched kernel runs. Each leaf that was considered is listed,
-    /// widest first, with the rule that refused or took it. The rules are explained in
-    /// docs/policy.md.
-    Explain(Box<explain::Args>),
-    /// Run streams of touches through pristine kernels' rules and the policy's
+    /// Run streams of touches through pristine kernels' rules and the series'
     ///
     /// A page cache and a page table in memory, no kernel: predicts bytes read, faults and
     /// leaves, not time. The lab measures the same on kernels that boot. With --trace the touches
@@ -36,7 +29,6 @@ enum Action {
 /// Runs `wideleaf policy`.
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.action {
-        Action::Explain(args) => explain::run(&args),
         Action::Simulate(args) => simulate::run(&args),
     }
 }

@@ -79,7 +79,7 @@ enum Command {
     Lab(cmd_lab::Args),
     /// Export the coverage of each service for Prometheus
     Metrics(cmd_metrics::Args),
-    /// Explain or simulate what the kernel's leaf policy decides
+    /// Simulate how rules for reads treat the text of programs
     Policy(cmd_policy::Args),
     /// Show which leaves map the text of running processes
     Ps(cmd_ps::Args),

@@ -30,9 +30,6 @@ const PRINTING: &[(&[&str], &[i32])] = &[
     (&["--help"], &[0]),
     (&["--version"], &[0]),
     (&["ps", "--help"], &[0]),
-    (&["policy", "explain", "--size", "1M"], &[0]),
-    (&["policy", "explain", "--size", "1M", "--json"], &[0]),
-    (&["policy", "explain", "--elf", "/proc/self/exe"], &[0]),
     (&["policy", "simulate", "--size", "2M", "sweep"], &[0]),
     (
         &["policy", "simulate", "--size", "2M", "sweep", "--json"],
@@ -111,11 +108,8 @@ fn wrong_usage_ends_with_2() {
         &["ps", "--cpu", "pentium"],
         &["ps", "--cpu", "24K"],
         &["inspect", "--sort", "nonsense", "/proc/self/exe"],
-        &["policy", "explain", "--size", "0"],
-        &["policy", "explain", "--size", "x"],
-        &["policy", "explain", "--size", "1M", "--fault", "1M"],
-        &["policy", "explain", "--size", "1M", "--page-size", "5K"],
-        &["policy", "explain", "--size", "1M", "--arch", "vax"],
+        &["policy", "simulate", "--page-size", "5K"],
+        &["policy", "simulate", "--arch", "vax"],
         &["policy", "simulate", "--size", "3"],
         &["policy", "simulate", "--window", "1K"],
         &["policy", "simulate", "--trace", "/proc/self/exe"],
@@ -156,8 +150,6 @@ fn names_reach_no_terminal_as_they_are_and_json_keeps_them() {
         &["inspect", "--json"],
         &["inspect", "-o", "FILE"],
         &["inspect", "--svg", "-"],
-        &["policy", "explain", "--elf"],
-        &["policy", "explain", "--json", "--elf"],
     ] {
         let output = command(args).arg(&path).output().unwrap();
         let said = text(&output.stdout);
@@ -168,11 +160,7 @@ fn names_reach_no_terminal_as_they_are_and_json_keeps_them() {
         );
     }
     let missing = dir.path().join(OsStr::from_bytes(b"\xe2\x80\xae\x1b"));
-    for args in [
-        &["inspect"][..],
-        &["inspect", "--json"],
-        &["policy", "explain", "--elf"],
-    ] {
+    for args in [&["inspect"][..], &["inspect", "--json"]] {
         let output = command(args).arg(&missing).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(
@@ -317,7 +305,7 @@ fn examples_in_manual_pages_keep_their_lines() {
         "{notes}"
     );
     assert_eq!(ps.matches("Examples:").count(), 1);
-    assert!(page("wideleaf-policy-explain.1").contains(".TH wideleaf-policy-explain 1"));
+    assert!(page("wideleaf-policy-simulate.1").contains(".TH wideleaf-policy-simulate 1"));
     assert!(
         page("wideleaf-inspect.1").contains("Which programs and libraries have most to gain?\n")
     );

@@ -16,7 +16,7 @@ use wideleaf_lab::results::figures::{Figure, Figures, figure};
 use wideleaf_lab::results::row::Row;
 use wideleaf_policy::Table;
 
-/// log2 of the widest alignment that the policy may give.
+/// log2 of the widest alignment that the series may give.
 const WIDEST_BIT: u32 = 21;
 
 /// Which of the probes' words is about what: `crates/lab/userland/load.c` and
@@ -110,8 +110,9 @@ impl Job for Entropy {
     /// little address space, get what they got before.
     fn agree(&self, measured: &Measured<'_, Self>) -> Result<()> {
         let (arch, page_size) = (measured.arch, measured.page_size);
-        let smallest = smallest_leaf(arch, page_size)
-            .with_context(|| format!("the policy knows no leaves of {arch}, {page_size} pages"))?;
+        let smallest = smallest_leaf(arch, page_size).with_context(|| {
+            format!("the leaves of {arch} with {page_size} pages are not known")
+        })?;
         for run in &measured.runs {
             for spread in &run.report.spreads {
                 let name = &spread.name;
@@ -255,7 +256,7 @@ fn mapped_size(name: &str) -> Option<u64> {
     })
 }
 
-/// The smallest leaf that is wider than a page, as the policy knows it.
+/// The smallest leaf that is wider than a page, as the series align knows it.
 fn smallest_leaf(arch: Arch, page_size: PageSize) -> Option<u64> {
     let shift = page_size.bytes().trailing_zeros();
     let table = Table::find(arch.name(), shift.try_into().ok()?)?;
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_knows_every_guests_leaves() {
+    fn every_guests_leaves_are_known() {
         for &arch in Arch::ALL {
             for &page_size in arch.page_sizes() {
                 let leaf = smallest_leaf(arch, page_size);

@@ -62,7 +62,7 @@ impl Job for Exec {
                 "exec",
                 "exec --base all --page-size all --json results.json",
                 "exec --size 64M --expect 'random.walks<=1%' --expect 'cold.faults<=5%'",
-                "exec --variants pristine,fixes,aligned,reads,writes,evidence,patched",
+                "exec --variants pristine,fixes,aligned,reads,khugepaged,patched",
                 "exec --size 256M --memory-limit 64M --calls 4096",
                 "exec --arch x86_64 --fs ext4 --base 7.3 --profile sapphire-rapids",
             ],

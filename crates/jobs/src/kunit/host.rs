@@ -29,12 +29,12 @@ impl Job for Kunit {
 
     fn facts(&self) -> Facts {
         Facts {
-            // A pristine kernel has no tests of ours. Each series has its own, and all of them in
-            // the end.
+            // A pristine kernel has no tests of ours.
             variants: &[Variant::Patched],
             possible_variants: &[
                 Variant::Patched,
-                Variant::Lean,
+                Variant::Reads,
+                Variant::Khugepaged,
                 Variant::LinearMap,
                 Variant::Both,
             ],

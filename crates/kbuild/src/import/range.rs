@@ -108,23 +108,6 @@ impl Range {
         Ok(range)
     }
 
-    /// The number of the commit `name`.
-    pub(super) fn find(&self, name: &str) -> Result<usize> {
-        let wanted = format!("{name}^{{commit}}");
-        let id = tool::stdout(self.git().args([
-            "rev-parse",
-            "--verify",
-            "--quiet",
-            "--end-of-options",
-            &wanted,
-        ]));
-        let id = id.with_context(|| format!("'{name}': no such commit"))?;
-        let mut numbers = 0..self.revisions.len();
-        numbers
-            .find(|&number| self.revisions[number].id == id.trim())
-            .with_context(|| format!("'{name}': not a commit of '{}'", self.name))
-    }
-
     /// A file's content.
     pub(super) fn blob(&self, blob: &Blob) -> Result<Vec<u8>> {
         Ok(tool::output(self.git().args(["cat-file", "blob", &blob.id]))?.stdout)

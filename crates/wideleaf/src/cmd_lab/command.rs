@@ -14,12 +14,11 @@ use wideleaf_lab::job::{self, AnyJob};
 const NOTES: &str = "\
 Without a JOB it is exec. 'wideleaf lab run JOB --help' tells what a job takes.
 
-Variants:       pristine, patched; and parts of the series, each with those before:
-                fixes (bugs of the base), aligned (placed where wide leaves fit),
-                reads (text read by the widest leaf that its mapping holds), writes
-                (write faults on shared mappings map what fits of a folio), evidence
-                (text read so only where faults gave evidence that it pays).
-                The lean series on text, of less code: lean.
+Variants:       pristine, patched (all series on text); and the first of these series,
+                each with those before: fixes (bugs of the base), aligned (placed where
+                wide leaves fit), reads (text read and mapped by blocks), khugepaged
+                (narrow blocks of text are collapsed); patched has write faults on
+                shared mappings too.
                 The series on the linear map: linear-map; both (patched, then linear-map)
 
 Bases:          6.12 (default), 7.3
@@ -375,7 +374,7 @@ mod tests {
             ("--variant new", "patched"),
             (
                 "--variants fixed-contpte",
-                "aligned, reads, writes, evidence, patched, lean, linear-map",
+                "aligned, reads, khugepaged, patched, linear-map",
             ),
             ("--kernel old=/x", "pristine"),
             ("--config debian-rt", "debian, debian-cloud, debian-16k"),
@@ -408,7 +407,9 @@ mod tests {
             ("--size 0", "0"),
             ("--job exec-sizes --sizes 64K,64K", "twice"),
             ("--job sparse --touch pages", "pattern"),
-            ("--job kunit --variants reads", "kunit"),
+            ("--job kunit --variants aligned", "kunit"),
+            ("--job storm --fs erofs", "only read"),
+            ("--job program --trace x --overlay", "leave out --overlay"),
             ("--read-ahead 100", "1K"),
             ("--read-ahead 16K", "64K"),
             ("--repeat 0", "1"),

@@ -14,13 +14,11 @@ use wideleaf_policy::strategy::Strategy;
 use wideleaf_policy::trace::Trace;
 
 /// Rules that run unless others are named.
-const USUAL: [&str; 10] = [
+const USUAL: [&str; 8] = [
     "6.12",
     "7.3",
-    "reads",
-    "evidence",
-    "policy",
-    "lean",
+    "size",
+    "patched",
     "khugepaged",
     "7.3+collapse:50",
     "density:40+collapse:50",
@@ -45,8 +43,6 @@ pub struct Runs<'a> {
     pub tables: Vec<Table>,
     /// Readahead window in bytes.
     pub window: u64,
-    /// Memory that may be taken before anybody has to reclaim.
-    pub spare: u64,
     /// Whether JSON is wanted.
     pub json: bool,
 }
@@ -121,7 +117,6 @@ impl Runs<'_> {
         let on = Conditions {
             table,
             window: self.window,
-            spare: self.spare,
         };
         let pristine = PRISTINE.map(ours);
         Group {
@@ -139,7 +134,7 @@ impl Runs<'_> {
 /// # Panics
 ///
 /// If it is none.
-fn ours(rule: &str) -> Strategy {
+pub(super) fn ours(rule: &str) -> Strategy {
     rule.parse().expect("a rule of ours")
 }
 

@@ -191,7 +191,7 @@ mod tests {
             ("kernel/config/base-6.12.config", vec![0, 1, 2, 4]),
             ("kernel/config/storm.config", vec![]),
             // The series: no pristine kernel has it.
-            ("kernel/text/overlay/mm/leaf_policy.c", vec![1, 2, 3, 4]),
+            ("kernel/reads/overlay/mm/exec_read.h", vec![1, 2, 3, 4]),
             ("kernel/planted/6.12/wrong-offset.patch", vec![4]),
             // The plugin, where it counts something.
             ("plugin.so", vec![1]),
