@@ -48,8 +48,6 @@ pub enum Layout {
         cases: Cases,
         cells: &'static [Cell],
     },
-    /// A table for each machine, with a column for each variant. A row is a figure of a set.
-    Parts(&'static [(&'static str, &'static str, Cell)]),
 }
 
 impl Layout {
@@ -69,7 +67,6 @@ impl Layout {
                 cases,
                 cells,
             } => grid(rows, set, base, head, option, cases, cells),
-            Self::Parts(figures) => parts(rows, figures),
         }
     }
 }
@@ -190,21 +187,6 @@ fn grid(
         rows.iter().map(title).collect(),
         asked.into_iter().chain(body),
     )
-}
-
-fn parts(rows: &[Row], figures: &[(&str, &str, Cell)]) -> String {
-    let Some((_, first, _)) = figures.first() else {
-        return String::new();
-    };
-    let tables = of(rows, first).map(|row| {
-        let body = figures.iter().filter_map(|(label, set, cell)| {
-            let row = of(rows, set).find(|other| other.title() == row.title())?;
-            let cells = (0..row.variants.len()).map(|at| cell.one(row, "", at));
-            Some(std::iter::once(label.to_string()).chain(cells).collect())
-        });
-        titled(row) + &table("", row.variants.clone(), body)
-    });
-    tables.collect()
 }
 
 /// Rows that are of one commit, one day and one source stand together.
@@ -331,18 +313,6 @@ mod tests {
                      | mapping | faults |\n|---|---|\n\
                      | 64K | 1 / 1 / 1 |\n| 128K | 3 / 1 / 1 |\n| 2M | 32 / 1 / 1 |\n\n";
         assert_eq!(text, right);
-    }
-
-    #[test]
-    fn any_variant_has_a_column() {
-        let mut rows = [row("7.3-arm64-4K.s")];
-        rows[0].variants = ["writes", "linear-map", "both"].map(String::from).into();
-        const CELL: Cell = Cell::Each(&["64K.cold.faults"], Show::Count);
-        let text = Layout::Parts(&[("faults", "s", CELL)]).markdown(&rows);
-        assert!(
-            text.contains("|  | writes | linear-map | both |\n"),
-            "{text}"
-        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::cells::Show::{Count, In, Percent};
 use crate::committed::Figures;
 use crate::layout::Cases::{Asked, Names, Sizes, These};
 use crate::layout::Column;
-use crate::layout::Layout::{self, Cases, Grid, Machines, Origins, Parts};
+use crate::layout::Layout::{self, Cases, Grid, Machines, Origins};
 use crate::template::Template;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -25,8 +25,6 @@ const MEASURED: &[&str] = &[
     "fragmented",
     "free",
     "limit",
-    "parts",
-    "parts-sparse",
     "program",
     "sizes",
     "sparse",
@@ -39,7 +37,6 @@ const TABLES: &[(&str, Layout)] = &[
     ("front", Machines(&[("exec", FRONT), ("exec-8M", FRONT_8M)])),
     ("exec", Machines(&[("exec", EXEC)])),
     ("exec-8M", Machines(&[("exec-8M", EXEC)])),
-    ("parts", PARTS),
     ("sparse-bytes", SPARSE_BYTES),
     ("sparse", Cases("sparse", "touched", Asked("touch"), SPARSE)),
     ("limit", Machines(&[("limit", SCARCE)])),
@@ -242,49 +239,3 @@ const ENTROPY: Layout = Grid {
     cases: Names("varying_bits"),
     cells: &[count(&["*.varying_bits"])],
 };
-
-/// What each series adds to those before it.
-const PARTS: Layout = Parts(&[
-    (
-        "512M in order: cold faults",
-        "parts",
-        count(&["cold.faults"]),
-    ),
-    (
-        "cold instructions, millions",
-        "parts",
-        in_units(&["cold.instructions"], MILLIONS, 1),
-    ),
-    ("MiB read", "parts", in_units(&["cold.read_bytes"], MIB, 1)),
-    ("random walks", "parts", count(&["random.walks"])),
-    ("text in 2M leaves", "parts", percent(&["text.2M_percent"])),
-    (
-        "1 % of 128M touched: MiB read",
-        FEW,
-        in_units(&["pages:10.cold.read_bytes"], MIB, 1),
-    ),
-    ("faults", FEW, count(&["pages:10.cold.faults"])),
-    (
-        "all of 128M at random: MiB read",
-        FEW,
-        in_units(&["pages:1000.cold.read_bytes"], MIB, 1),
-    ),
-    ("faults", FEW, count(&["pages:1000.cold.faults"])),
-    (
-        "cold instructions, millions",
-        FEW,
-        in_units(&["pages:1000.cold.instructions"], MILLIONS, 1),
-    ),
-    (
-        "random walks for text",
-        FEW,
-        count(&["pages:1000.random.text_walks"]),
-    ),
-    (
-        "text in 2M leaves",
-        FEW,
-        percent(&["pages:1000.text.2M_percent"]),
-    ),
-]);
-
-const FEW: &str = "parts-sparse";
