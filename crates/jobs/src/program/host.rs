@@ -40,8 +40,7 @@ pub struct Options {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help = help())]
     #[allow(missing_docs)]
     pub programs: Vec<String>,
-    /// A program of your own, described in TOML (docs/jobs/program.md); may be
-    /// repeated
+    /// A program of your own (docs/jobs/program.md); may be repeated
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
     pub add: Vec<PathBuf>,
@@ -52,7 +51,7 @@ pub struct Options {
     /// Write into this folder, a file for each program, which pages of text it
     /// touches first and in which order: 'wideleaf policy simulate --trace' runs
     /// them
-    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
+    #[arg(long, value_name = "FOLDER")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
     /// Over the disk.

@@ -253,11 +253,8 @@ mod tests {
         assert_eq!(run(true), ExitCode::FAILURE);
         assert_eq!(std::fs::read_to_string(&page).unwrap(), text);
         assert_eq!(run(false), ExitCode::SUCCESS);
-        assert!(
-            std::fs::read_to_string(&page)
-                .unwrap()
-                .contains("8192 → 260")
-        );
+        let written = std::fs::read_to_string(&page).unwrap();
+        assert!(written.contains("| cold faults |"), "{written}");
         assert_eq!(run(true), ExitCode::SUCCESS);
     }
 }
