@@ -39,7 +39,11 @@ impl<'a> Changes<'a> {
             let (Some(job), Some(last)) = (job(comparison), changed(comparison).pop()) else {
                 continue;
             };
-            for count in counts(job, comparison) {
+            // The sum of all CPUs stands beside each CPU's part of it.
+            for count in counts(job, comparison)
+                .into_iter()
+                .filter(|c| !is_of_one_cpu(c))
+            {
                 if !count.has_changed(last) {
                     all.unchanged += 1;
                     continue;
@@ -55,6 +59,14 @@ impl<'a> Changes<'a> {
             .sort_by(|a, b| b.distance().total_cmp(&a.distance()));
         all
     }
+}
+
+/// By its case, which begins with `cpu0.` or the like, or is that alone.
+fn is_of_one_cpu(count: &Count<'_>) -> bool {
+    let first = count.case.split('.').next().unwrap_or_default();
+    first
+        .strip_prefix("cpu")
+        .is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// The first screen of a report: `machines` are names, with what was compared on them.
@@ -168,6 +180,24 @@ mod tests {
             "the fourth: {page}"
         );
         assert!(page.contains("1 more changed, "), "{page}");
+    }
+
+    #[test]
+    fn a_cpus_part_of_a_count_is_not_shown_beside_the_sum() {
+        let source = source(
+            1,
+            "program",
+            &json!({
+                "gcc.warm.itlb_l1_misses": count(1000, 900, 10),
+                "cpu0.gcc.warm.itlb_l1_misses": count(990, 890, 9),
+            }),
+        );
+        let comparison = &source.results.comparisons[0];
+        let machines = BTreeMap::from([("a machine".to_string(), vec![comparison])]);
+        let page = summary(&machines).into_string();
+        assert!(page.contains(">gcc: L1 iTLB misses, warm<"), "{page}");
+        assert!(!page.contains("cpu0"), "{page}");
+        assert!(page.contains(">0 more changed, 0 did not<"), "{page}");
     }
 
     #[test]
