@@ -59,9 +59,7 @@ static inline bool exec_read_dense(unsigned long cached, unsigned long block)
  */
 static inline struct exec_read_answer exec_read(const struct exec_read *read)
 {
-	struct exec_read_answer answer = {
-		.nr = read->window,
-	};
+	struct exec_read_answer answer = { .nr = read->window };
 
 	if (!read->block || read->short_of_memory)
 		return answer;
