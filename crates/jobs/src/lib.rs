@@ -22,6 +22,7 @@ pub mod contpte;
 pub mod entropy;
 pub mod exec;
 pub mod exec_sizes;
+pub mod faults;
 pub mod kunit;
 pub mod linear_map;
 pub mod linear_others;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Swap files, made as mkswap(8) makes them.
+//! Swap in a file or in compressed memory, made as mkswap(8) makes it.
 
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
@@ -31,7 +31,26 @@ pub fn on(path: &str, bytes: u64) -> Result<()> {
     // SAFETY: a plain system call on a descriptor of ours.
     Errno::result(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) })
         .with_context(|| format!("{path}: no room for {bytes} bytes"))?;
-    file.write_all_at(&header(page, bytes), 0)?;
+    start(path, &file, bytes)
+}
+
+/// Has the kernel swap to `bytes` of memory, a multiple of the page size, in which it compresses
+/// what it swaps out (zram).
+///
+/// # Errors
+///
+/// If the kernel has no zram, its first device is in use, or it has no swap.
+pub fn on_zram(bytes: u64) -> Result<()> {
+    const SIZE: &str = "/sys/block/zram0/disksize";
+    const DEVICE: &str = "/dev/zram0";
+    fs::write(SIZE, bytes.to_string()).context(SIZE)?;
+    let device = OpenOptions::new().write(true).open(DEVICE);
+    start(DEVICE, &device.context(DEVICE)?, bytes)
+}
+
+/// Writes the header, and has the kernel swap there.
+fn start(path: &str, file: &File, bytes: u64) -> Result<()> {
+    file.write_all_at(&header(wideleaf_bench::page_size(), bytes), 0)?;
     file.sync_all().with_context(|| path.to_owned())?;
     let name = CString::new(path)?;
     // SAFETY: a valid string for the duration of the call.
