@@ -100,6 +100,14 @@ impl Mapping {
         done.with_context(|| format!("mlock of {} bytes", self.len))
     }
 
+    /// mlock2(2) with MLOCK_ONFAULT: pages are locked as faults map them.
+    pub fn lock_on_fault(self) -> Result<()> {
+        let (start, len) = (self.start as *const libc::c_void, self.len as usize);
+        // SAFETY: it changes no content.
+        let result = unsafe { libc::mlock2(start, len, libc::MLOCK_ONFAULT as _) };
+        Errno::result(result).context("mlock2").map(drop)
+    }
+
     /// munlock(2)
     pub fn unlock(self) -> Result<()> {
         // SAFETY: as above.

@@ -2,7 +2,7 @@
 //! The storm job: many processes use and change the same text, in every way at once.
 
 use super::stage::Stage;
-use super::{NAME, Report, Scenario, Task, cases, charge, mix, probe};
+use super::{NAME, Report, Scenario, Task, cases, charge, locked, mix, probe};
 use anyhow::Result;
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
@@ -38,6 +38,7 @@ fn job(options: &Task, port: &Port) -> Result<Report> {
         Scenario::All => mix::all(stage),
         Scenario::CollapseTruncate => cases::collapse_truncate(stage),
         Scenario::Pinned => cases::pinned(stage),
+        Scenario::Locked => locked::locked(stage),
         Scenario::DirectWrite => cases::direct_write(stage),
         Scenario::SlowRead => cases::slow_read(stage),
         Scenario::BusyCpu => cases::busy_cpu(stage),

@@ -10,6 +10,8 @@ pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "guest")]
+mod locked;
+#[cfg(feature = "guest")]
 mod mix;
 #[cfg(feature = "guest")]
 mod page;
@@ -55,6 +57,9 @@ named!(
         /// One pins a page of a block and makes another come and go; a bystander's locked pages
         /// must stay mapped.
         Pinned = "pinned",
+        /// One locks text as it faults it in (MLOCK_ONFAULT), another executes it again and again:
+        /// locked pages must stay mapped, and the block is collapsed once nobody locks it.
+        Locked = "locked",
         /// Pages are executed while their owner writes new ones with O_DIRECT.
         DirectWrite = "direct-write",
         /// The disk hardly answers; SIGKILL must end who waits for it.
