@@ -64,7 +64,8 @@ pub(crate) fn check(steps: &[Step], series: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the overlay files `wanted` are. `steps` are those of the series.
+/// Reads the overlay files `wanted`, and takes the hunks of `steps`, the whole series, back to get
+/// what each file is when its step adds it.
 ///
 /// # Errors
 ///

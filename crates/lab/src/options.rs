@@ -32,20 +32,20 @@ impl Fs {
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {
     /// Have an overlay over the disk's file system, and all files on it
-    #[arg(long)]
-    #[serde(default)]
-    pub overlay: bool,
+    #[arg(id = "overlay", long)]
+    #[serde(default, rename = "overlay")]
+    pub is_mounted: bool,
 }
 
 impl Overlay {
     /// The fragments whose kernels have overlays, if there is one.
     pub fn fragments(&self) -> impl Iterator<Item = String> {
-        self.overlay.then(|| "overlay".to_string()).into_iter()
+        self.is_mounted.then(|| "overlay".to_string()).into_iter()
     }
 
     /// As prose names what files are on.
     pub fn title(&self) -> &'static str {
-        match self.overlay {
+        match self.is_mounted {
             true => "an overlay over ",
             false => "",
         }

@@ -343,7 +343,7 @@ pub struct PhaseCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::comparison;
+    use crate::sample::{comparison, hardware};
     use wideleaf_tlb::report::MissedPhase;
 
     fn results() -> Results {
@@ -371,17 +371,8 @@ mod tests {
             measured: Some(1.0),
             passed: false,
         };
-        let counted = Counted {
-            job: "exec".into(),
-            arch: Arch::Arm64,
-            page_size: PageSize::K64,
-            figures: [("random.text_walks".into(), 1)].into(),
-            missing: [("random.itlb_l1_misses".into(), "ENOENT".into())].into(),
-            nanoseconds: [("random".into(), 1)].into(),
-            outcome: Value::Null,
-        };
         Results {
-            hardware: vec![counted],
+            hardware: vec![hardware()],
             ..Results::new(vec![comparison], vec![verdict])
         }
     }

@@ -6,7 +6,7 @@ use crate::job::{AnyJob, Facts, Job, Measured, Run, usual};
 use crate::plan::{Asked, Plan};
 use crate::results::figures::{Figure, Figures, counted, figure, text};
 use crate::results::row::Row;
-use crate::results::{BootResult, Comparison, KernelInfo, PhaseCounts};
+use crate::results::{BootResult, Comparison, Counted, KernelInfo, PhaseCounts};
 use crate::vm::emulator::Qemu;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -156,6 +156,19 @@ pub fn comparison(pristine: u64, patched: u64) -> Comparison {
     ];
     let comparison = comparison_of(&Calls, runs);
     conclude(&Calls, comparison).expect("the sample's own job")
+}
+
+/// Counts of a processor that called stubs as the job exec does.
+pub fn hardware() -> Counted {
+    Counted {
+        job: "exec".into(),
+        arch: Arch::Arm64,
+        page_size: PageSize::K4,
+        figures: [("random.text_walks".into(), 4321)].into(),
+        missing: [("random.itlb_l1_misses".into(), "EACCES".into())].into(),
+        nanoseconds: [("random".into(), 500)].into(),
+        outcome: json!(null),
+    }
 }
 
 /// A comparison of these runs of a job as it is unless told, without figures.

@@ -4,7 +4,6 @@
 use crate::Source;
 use serde_json::{Value, json};
 use wideleaf_jobs::registry;
-use wideleaf_kbuild::{Arch, PageSize};
 use wideleaf_lab::job::usual;
 use wideleaf_lab::results::{BootResult, Counted};
 
@@ -66,13 +65,8 @@ pub fn hardware(calls: u64) -> Source {
     let mut source = source(3, "exec", &json!({}));
     source.results.comparisons.clear();
     source.results.hardware.push(Counted {
-        job: "exec".into(),
-        arch: Arch::Arm64,
-        page_size: PageSize::K4,
-        figures: [("random.text_walks".into(), 4321)].into(),
-        missing: [("random.itlb_l1_misses".into(), "EACCES".into())].into(),
-        nanoseconds: [("random".into(), 500)].into(),
         outcome: exec_report(calls),
+        ..wideleaf_lab::sample::hardware()
     });
     source
 }

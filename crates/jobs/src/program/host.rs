@@ -146,7 +146,7 @@ impl Job for Programs {
             root: MOUNT_POINT.into(),
             programs: all().map(|known| known.program.clone()).collect(),
             record: own.trace.is_some(),
-            overlay: own.overlay.overlay,
+            overlay: own.overlay.is_mounted,
         };
         if task.record && task.overlay {
             bail!("--trace records files of the disk itself: leave out --overlay");

@@ -22,9 +22,9 @@ const ROOM: u64 = 256 << 20;
 const MOST: u64 = 48 << 20;
 
 /// Limits for a kernel whose faults map all of a folio that fits, and make writable what fits of one
-/// that is mapped read-only: the instructions for a page in one
-/// case, in hundredths of another's. Where tmpfs has no large folio its ways are the same work, and
-/// their counts differ by less than one.
+/// that is mapped read-only: the instructions for a page in one case, in hundredths of another's.
+/// Where tmpfs has no large folio its ways are the same work, and their counts differ by less than
+/// one.
 const LIMITS: [(&str, &str, u64); 8] = [
     ("disk.large", "disk.small", 100),
     ("disk.cut", "disk.large", 120),

@@ -124,7 +124,7 @@ impl Job for StressNg {
             instances: common.cpus,
             swap: SWAP,
             seed: own.seed.seed,
-            overlay: own.overlay.overlay,
+            overlay: own.overlay.is_mounted,
             hung_s: match common.extra.is_empty() {
                 true => HUNG_S,
                 false => HUNG_SLOW_S,

@@ -67,7 +67,7 @@ impl Filesystem {
         })
     }
 
-    /// What that program, found at `mkfs`, says of its version.
+    /// The version that this file system's mkfs program prints; the program is at `mkfs`.
     ///
     /// # Errors
     ///

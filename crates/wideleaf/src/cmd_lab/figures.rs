@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&page).unwrap(), text);
         assert_eq!(run(false), ExitCode::SUCCESS);
         let written = std::fs::read_to_string(&page).unwrap();
-        assert!(written.contains("| cold faults |"), "{written}");
+        assert!(written.contains("8192 → 259"), "{written}");
         assert_eq!(run(true), ExitCode::SUCCESS);
     }
 }

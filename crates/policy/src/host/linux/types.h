@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the kernel's header has that exec_read.h uses, outside the kernel. */
+/* Stands in for the kernel's <linux/types.h> on the host: exec_read.h needs bool of it. */
 #ifndef _HOST_LINUX_TYPES_H
 #define _HOST_LINUX_TYPES_H
 
