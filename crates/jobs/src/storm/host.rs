@@ -12,7 +12,7 @@ use wideleaf_lab::common::Common;
 use wideleaf_lab::disk::Contents;
 use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
-use wideleaf_lab::options::{Fs, ReadAhead, Seed};
+use wideleaf_lab::options::{Fs, Overlay, ReadAhead, Seed};
 use wideleaf_lab::plan::{Asked, Disk, MOUNT_POINT, Plan};
 use wideleaf_lab::results::figures::{Figure, Figures, figure};
 use wideleaf_lab::results::row::Row;
@@ -66,6 +66,10 @@ pub struct Options {
     #[command(flatten)]
     #[serde(flatten)]
     pub fs: Fs,
+    /// Over the disk.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub overlay: Overlay,
     /// The disk's window.
     #[command(flatten)]
     #[serde(flatten)]
@@ -96,9 +100,16 @@ impl Job for Storm {
         if own.scenario == Scenario::BusyCpu && common.cpus < 2 {
             bail!("--scenario busy-cpu: needs --cpus 2 or more");
         }
+        if own.overlay.is_mounted && own.scenario != Scenario::All {
+            bail!(
+                "--scenario {} --overlay: files are copied up in the scenario all alone",
+                own.scenario
+            );
+        }
         let task = Task {
             scenario: own.scenario,
             folder: MOUNT_POINT.into(),
+            overlay: own.overlay.is_mounted,
             seconds: own.seconds,
             seed: own.seed.seed,
             hung_s: match common.extra.is_empty() {
@@ -115,7 +126,8 @@ impl Job for Storm {
             rate,
             ..own.fs.disk(contents)
         };
-        let plan = Plan::new(&task, PATIENCE_S + own.seconds);
+        let mut plan = Plan::new(&task, PATIENCE_S + own.seconds);
+        plan.fragments.extend(own.overlay.fragments());
         Ok(plan.with_disk(own.window.of(disk, asked.page_size)?))
     }
 
@@ -154,6 +166,7 @@ impl Job for Storm {
             figure("killed", "times", "processes killed"),
             figure("failed_allocations", "times", "allocations of wide folios were made to fail"),
             figure("longest_wait_ms", "ms", "the longest turn of `busy-cpu`, or the longest time from SIGKILL to the end in `slow-read`"),
+            figure("copied_up", "times", "a file of an overlay's lower folder was copied up while it was executed"),
             figure("verified", "pages", "whose memory cgroup was found to be right"),
         ]
     }
@@ -167,11 +180,12 @@ impl Job for Storm {
     fn title(&self, measured: &Measured<'_, Self>) -> String {
         let own = &measured.own;
         format!(
-            "storm {}: {} s, {} CPUs, seed {}, {},",
+            "storm {}: {} s, {} CPUs, seed {}, {}{},",
             own.scenario,
             own.seconds,
             measured.common.cpus,
             own.seed.seed,
+            own.overlay.title(),
             own.fs.fs.title()
         )
     }

@@ -2,10 +2,10 @@
 //! The scenario `all`: processes and threads that use and change the same files, in every way
 //! that there is, at random.
 
-use super::Report;
 use super::page::{PIECE, Piece, WORDS};
 use super::probe::{FAULTED, call, load};
 use super::stage::{BLOCK, Count, RX, Stage, map_text, text};
+use super::{Report, copy_up};
 use anyhow::{Context, Result, anyhow, bail};
 use fastrand::Rng;
 use std::fs::{self, File};
@@ -49,8 +49,14 @@ const ADVICE: [i32; 12] = [
 
 /// Plays it.
 pub fn all(mut stage: Stage) -> Result<Report> {
+    if stage.options.overlay {
+        copy_up::begin(&mut stage)?;
+    }
     for file in 0..FILES {
         stage.make(file, SIZE)?;
+    }
+    if stage.options.overlay {
+        copy_up::mount(&mut stage)?;
     }
     let group = cgroup::limited("storm", &CGROUP_LIMIT.to_string())?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
@@ -68,6 +74,10 @@ pub fn all(mut stage: Stage) -> Result<Report> {
     }
     for nth in 0..cpus * CHANGERS {
         crew.start(&format!("changer-{nth}"), || changer(&stage, nth))?;
+    }
+    let copiers = u64::from(stage.options.overlay) * copy_up::COPIERS;
+    for nth in 0..copiers {
+        crew.start(&format!("copier-{nth}"), || copy_up::copier(&stage, nth))?;
     }
     let injection = match stage.options.fail_allocations {
         true => Some(inject_when_started()?),

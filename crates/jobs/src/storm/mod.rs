@@ -6,6 +6,8 @@ mod cases;
 #[cfg(feature = "guest")]
 mod charge;
 #[cfg(feature = "guest")]
+mod copy_up;
+#[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
@@ -35,6 +37,8 @@ pub struct Task {
     pub scenario: Scenario,
     /// A folder that files can be written in.
     pub folder: PathBuf,
+    /// Whether files are seen through an overlay over that folder, and copied up meanwhile.
+    pub overlay: bool,
     /// Seconds of the guest's clock.
     pub seconds: u32,
     /// Seed of what each process does.

@@ -57,6 +57,7 @@ counts! {
     FailedAllocations = "failed_allocations",
     LongestWaitMs = "longest_wait_ms",
     Verified = "verified",
+    CopiedUp = "copied_up",
 }
 
 /// What all of a crew know.
