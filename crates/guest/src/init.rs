@@ -64,15 +64,8 @@ fn connect() -> Result<&'static Port> {
 /// Reads the job, has it done, and sees to it that its end is told.
 fn supervise(jobs: &[&dyn AnyWork], port: &Port) -> Result<()> {
     port.send(&Message::Hello(hello::hello()?))?;
-    let job = read_job(&fs::read_to_string(JOB_PATH).context(JOB_PATH)?)?;
-    let known = jobs.iter().find(|known| known.name() == job.name);
-    let known = known.with_context(|| {
-        format!(
-            "{}: no job of this guest; both come from one build",
-            job.name
-        )
-    })?;
-    known.in_init(&job.task)?;
+    let (known, job) = find(jobs, JOB_PATH)?;
+    known.in_init(&job.task, job.disk.as_ref())?;
     let limit = Duration::from_secs(job.time_limit_s.into());
     // Before the fork, or the child could end before PID 1 is ready to hear of it.
     let mut chld = SigSet::empty();
@@ -82,10 +75,44 @@ fn supervise(jobs: &[&dyn AnyWork], port: &Port) -> Result<()> {
     match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {
             let unblocked = chld.thread_unblock().context("sigprocmask");
-            finish(unblocked.and_then(|()| work(*known, &job, port)))
+            finish(unblocked.and_then(|()| work(known, &job, port)))
         }
         ForkResult::Parent { child } => watch(child, limit),
     }
+}
+
+/// Runs the job in the file `path` in a machine of which another program is the first process.
+pub(crate) fn serve(jobs: &[&dyn AnyWork], path: &str) {
+    std::panic::set_hook(Box::new(on_panic));
+    let served = Port::find().and_then(|port| {
+        let port = PORT.get_or_init(|| port);
+        let (known, job) = find(jobs, path)?;
+        let place = Place {
+            window: None,
+            device: job.disk.as_ref().map(|disk| disk.device.as_str()),
+            cgroup: None,
+        };
+        answer(known, &job, &place, port)
+    });
+    if let Err(error) = served {
+        power::do_not_wait();
+        tell(failure(&error));
+    }
+    send(&Message::Done(hello::farewell()));
+}
+
+/// The job in the file `path`, and what is done for it here.
+fn find<'a>(jobs: &[&'a dyn AnyWork], path: &str) -> Result<(&'a dyn AnyWork, Job)> {
+    let text = fs::read_to_string(path).with_context(|| path.to_string())?;
+    let job = read_job(&text)?;
+    let known = jobs.iter().find(|known| known.name() == job.name);
+    let known = known.with_context(|| {
+        format!(
+            "{}: no job of this guest; both come from one build",
+            job.name
+        )
+    })?;
+    Ok((*known, job))
 }
 
 fn read_job(text: &str) -> Result<Job> {
@@ -110,7 +137,11 @@ fn work(known: &dyn AnyWork, job: &Job, port: &Port) -> Result<()> {
         device: job.disk.as_ref().map(|disk| disk.device.as_str()),
         cgroup: memory::arrange(&job.memory)?,
     };
-    let outcome = known.run(&job.task, &place, port)?;
+    answer(known, job, &place, port)
+}
+
+fn answer(known: &dyn AnyWork, job: &Job, place: &Place<'_>, port: &Port) -> Result<()> {
+    let outcome = known.run(&job.task, place, port)?;
     port.send(&Message::Result { outcome })
         .context("cannot send the result")
 }

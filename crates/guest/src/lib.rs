@@ -5,7 +5,8 @@
 //! process: it mounts what a job needs, runs it in a child, answers and powers off. A job is a
 //! [`work::Work`], made of parts of the [`kit`]; its [`kit::marker`] holds the instructions by which
 //! a job talks to the TLB plugin. The jobs are in `crates/jobs`. On kernels that the lab did not build
-//! init may run a [`command`] instead.
+//! init may run a [`command`] instead. A job that wants a whole Debian hands the machine over to its
+//! [`systemd`].
 
 pub mod command;
 mod hello;
@@ -16,4 +17,5 @@ pub mod port;
 pub mod power;
 pub mod protocol;
 mod setup;
+pub mod systemd;
 pub mod work;

@@ -6,6 +6,7 @@
 
 use crate::place::Place;
 use crate::port::Port;
+use crate::protocol::Disk;
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -23,12 +24,13 @@ pub trait Work: Sync {
     /// What it finds.
     type Report: Serialize;
 
-    /// Does what of a task has to happen in PID 1, before the job's process is forked.
+    /// Does what of a task has to happen in PID 1, before the job's process is forked and `disk`
+    /// mounted.
     ///
     /// # Errors
     ///
     /// If that fails.
-    fn in_init(&self, _task: &Self::Task) -> Result<()> {
+    fn in_init(&self, _task: &Self::Task, _disk: Option<&Disk>) -> Result<()> {
         Ok(())
     }
 
@@ -53,7 +55,7 @@ pub trait AnyWork: Sync {
     /// # Errors
     ///
     /// If that fails, or it is no task of this job.
-    fn in_init(&self, task: &Value) -> Result<()>;
+    fn in_init(&self, task: &Value, disk: Option<&Disk>) -> Result<()>;
 
     /// Does the work.
     ///
@@ -72,8 +74,8 @@ impl<W: Work> AnyWork for W {
         W::WANTS_KHUGEPAGED
     }
 
-    fn in_init(&self, task: &Value) -> Result<()> {
-        Work::in_init(self, &read::<W>(task)?)
+    fn in_init(&self, task: &Value, disk: Option<&Disk>) -> Result<()> {
+        Work::in_init(self, &read::<W>(task)?, disk)
     }
 
     fn run(&self, task: &Value, place: &Place<'_>, port: &Port) -> Result<Value> {

@@ -9,12 +9,14 @@ pub mod image;
 pub mod installed;
 mod packaged;
 pub mod selftests;
+pub mod system;
 pub mod userland;
 
 use crate::disk::debian::Debian;
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image::{Image, Room};
 use crate::disk::installed::{Install, Installed};
+use crate::disk::system::System;
 use crate::disk::userland::Userland;
 use anyhow::Result;
 use std::path::PathBuf;
@@ -51,6 +53,8 @@ pub enum Contents {
     Debian(&'static [&'static str]),
     /// Packages of Debian that a program needs, and files of its own.
     Installed(Install),
+    /// A Debian that boots, with these packages, and with the root of a container that has them.
+    System(Install),
     /// The base's own selftests/mm, and the series'.
     Selftests,
 }
@@ -59,7 +63,7 @@ impl Contents {
     /// Whether the guest writes to the disk; what it wrote is thrown away.
     pub fn is_written(&self) -> bool {
         match self {
-            Self::Selftests | Self::Room(_) => true,
+            Self::Selftests | Self::Room(_) | Self::System(_) => true,
             Self::Installed(install) => install.room != Room::NONE,
             Self::Stubs(_) | Self::Userland | Self::Debian(_) => false,
         }
@@ -75,6 +79,7 @@ impl Contents {
             Self::Stubs(_) | Self::Room(_) | Self::Debian(_) | Self::Installed(_) => {
                 whom.filesystem.mkfs().map(drop)
             }
+            Self::System(_) => System::require_tools(whom.filesystem),
             Self::Userland => userland(whom).require_tools(),
             Self::Selftests => selftests::require_tools(),
         }
@@ -93,6 +98,7 @@ impl Contents {
     ) -> Result<Vec<String>> {
         let wanted = match self {
             Self::Installed(install) => install.packages.iter().map(String::as_str).collect(),
+            Self::System(install) => System::packages(install),
             Self::Debian(packages) => packages.to_vec(),
             Self::Userland => userland::PACKAGES.to_vec(),
             Self::Stubs(_) | Self::Room(_) | Self::Selftests => return Ok(Vec::new()),
@@ -119,6 +125,7 @@ impl Contents {
             Self::Userland => userland(whom).ensure(cache, observer),
             Self::Debian(packages) => debian(whom, packages).ensure(cache, observer),
             Self::Installed(install) => installed(whom, install).ensure(cache, observer),
+            Self::System(install) => system(whom, install).ensure(cache, observer),
             Self::Selftests => {
                 let files = whom.kernel_dir.as_ref();
                 selftests::ensure(whom.base, whom.arch, files, cache, observer)
@@ -164,6 +171,14 @@ fn installed<'a>(whom: &DiskFor, install: &'a Install) -> Installed<'a> {
         filesystem: whom.filesystem,
         arch: whom.arch,
         aligned: whom.aligned,
+        install,
+    }
+}
+
+fn system<'a>(whom: &DiskFor, install: &'a Install) -> System<'a> {
+    System {
+        filesystem: whom.filesystem,
+        arch: whom.arch,
         install,
     }
 }

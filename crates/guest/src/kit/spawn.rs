@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Programs of the disk's user land as child processes.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -37,6 +37,31 @@ pub fn command_of<'a>(
     Ok(command)
 }
 
+/// Where programs of a system are.
+const PROGRAMS: &str = "/usr/sbin:/usr/bin";
+
+/// Of what a program says that fails, so many bytes from the end.
+const LAST: usize = 2000;
+
+/// Runs a program of this system to its end, and gives its standard output.
+///
+/// # Errors
+///
+/// If it cannot be run or fails; with the end of what it said.
+pub fn said(command: &mut Command) -> Result<String> {
+    command.env("PATH", PROGRAMS).env("HOME", "/root");
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot run {name}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if !output.status.success() {
+        let all = [&output.stdout[..], &output.stderr[..]].concat();
+        let last = text(&all[all.len().saturating_sub(LAST)..]);
+        bail!("{name}: {}: {}", output.status, last.trim());
+    }
+    Ok(text(&output.stdout))
+}
+
 /// Waits for the end of `child`. Gives the status as wait(2) tells it, and what it used.
 pub fn wait(child: &Child) -> Result<(i32, libc::rusage)> {
     let mut status = 0;
@@ -47,4 +72,20 @@ pub fn wait(child: &Child) -> Result<(i32, libc::rusage)> {
     Errno::result(unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) })
         .context("wait4")?;
     Ok((status, usage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_is_told_by_its_last_words() {
+        let shell = |script: &str| said(Command::new("sh").args(["-c", script]));
+        assert_eq!(shell("echo yes").unwrap(), "yes\n");
+        let script = format!("printf '%{LAST}d' 1; echo no such image >&2; exit 3");
+        let text = shell(&script).unwrap_err().to_string();
+        assert!(text.starts_with("sh: exit status: 3: "), "{text}");
+        assert!(text.ends_with("no such image"), "{text}");
+        assert!(text.len() < LAST + 50, "{}", text.len());
+    }
 }

@@ -1,30 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is asked, counted and shown.
 
-use super::known::{self, Chosen};
 use super::record::trace;
-use super::{NAME, Report, Task, Worked};
+use super::{NAME, Report, Task};
+use crate::kit::known::{self, Chosen};
 use crate::kit::text::no_large_folios;
+use crate::kit::worked::{self, difference};
 use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
-use wideleaf_guest::kit::trace::Mapped;
+use wideleaf_guest::kit::program::Worked;
 use wideleaf_kbuild::Arch;
 use wideleaf_kit::replace::replace;
 use wideleaf_kit::size::short;
 use wideleaf_lab::job::{Facts, Job, Measured, Part, Run};
 use wideleaf_lab::options::{Fs, Overlay, ReadAhead, Scarce};
 use wideleaf_lab::plan::{Asked, Disk, MOUNT_POINT, Plan};
-use wideleaf_lab::results::BootResult;
-use wideleaf_lab::results::figures::{Figure, Figures, counted, figure};
-use wideleaf_lab::results::row::{self, Row, shown};
+use wideleaf_lab::results::figures::{Figure, Figures};
+use wideleaf_lab::results::row::Row;
 use wideleaf_policy::trace::SUFFIX;
-
-/// Text below this is of no file that a wide leaf could map.
-const SMALL: u64 = 64 << 10;
 
 /// The job.
 #[derive(Debug)]
@@ -78,22 +74,6 @@ fn help() -> String {
         known::names(),
         known::USUAL.len()
     )
-}
-
-/// How two texts differ first: the lines, cut to what a message can hold.
-fn difference(one: &str, other: &str) -> String {
-    let cut = |line: Option<&str>| match line {
-        Some(line) => format!("'{}'", line.chars().take(100).collect::<String>()),
-        None => "nothing".into(),
-    };
-    let (mut one, mut other) = (one.lines(), other.lines());
-    loop {
-        match (one.next(), other.next()) {
-            (None, None) => return "ends of lines".into(),
-            (a, b) if a != b => return format!("{} and {}", cut(a), cut(b)),
-            _ => {}
-        }
-    }
 }
 
 impl Options {
@@ -190,14 +170,14 @@ impl Job for Programs {
     }
 
     fn judge(&self, report: &Report) -> Result<()> {
-        for Worked {
-            name,
-            complaint,
-            cold,
-            warm,
-            ..
-        } in &report.programs
-        {
+        for program in &report.programs {
+            let Worked {
+                name,
+                complaint,
+                cold,
+                warm,
+                ..
+            } = &program.of;
             ensure!(complaint.is_empty(), "{name} failed: {complaint}");
             ensure!(
                 cold.output == warm.output,
@@ -209,15 +189,10 @@ impl Job for Programs {
     }
 
     fn warnings(&self, report: &Report) -> Vec<String> {
-        let unseen = report.programs.iter().filter(|worked| worked.unseen > 0);
-        let warning = |worked: &Worked| {
-            format!(
-                "{}: the text of {} of {} processes was not seen: a signal ended them, or they were \
-                 too many",
-                worked.name, worked.unseen, worked.processes
-            )
-        };
-        unseen.map(warning).collect()
+        let programs = report.programs.iter();
+        programs
+            .filter_map(|program| worked::unseen(program))
+            .collect()
     }
 
     fn keep(
@@ -260,46 +235,13 @@ impl Job for Programs {
         Ok(())
     }
 
-    #[rustfmt::skip]
     fn figures(&self) -> Vec<Figure> {
-        let cold = "cold faults (minor/major)";
-        vec![
-            figure("<program>.cold.minor_faults", "faults", "of its processes in a run from an empty page cache, without reading from the disk").row("", cold),
-            figure("<program>.cold.major_faults", "faults", "with reading").row("", cold),
-            figure("<program>.cold.faults", "faults", "both").plotted("faults, cold"),
-            counted("<program>.cold.instructions").row("", "cold guest instructions").plotted("guest instructions, cold"),
-            figure("<program>.cold.read_bytes", "bytes", "read from the guest's disk").row("", "cold bytes read from disk").plotted("bytes read, cold"),
-            figure("<program>.cold.page_cache", "bytes", "by which the page cache grew").row("", "page cache, cold"),
-            figure("<program>.warm.minor_faults", "faults", "of the run after that, without reading from the disk"),
-            figure("<program>.warm.major_faults", "faults", "with reading"),
-            figure("<program>.warm.faults", "faults", "both").row("", "warm faults"),
-            figure("<program>.warm.read_bytes", "bytes", "read from the guest's disk"),
-            counted("<program>.warm.instructions").row("", "warm guest instructions").plotted("guest instructions, warm"),
-            counted("<program>.warm.itlb_l1_misses").row("", "warm L1 iTLB misses").plotted("L1 iTLB misses, warm"),
-            counted("<program>.warm.walks").row("", "warm page walks").plotted("page walks, warm"),
-            counted("<program>.warm.text_walks").row("", "warm page walks for text"),
-            figure("<program>.page_tables", "bytes", "of page tables of the process that had most, at its end").row("", "page tables"),
-            figure("<program>.<file>.text.<leaf>", "bytes", "of the file's executable mappings that leaves of this size map at the end, in all processes"),
-        ]
+        worked::figures()
     }
 
     fn measure(&self, run: &Run<'_, Self>, figures: &mut Figures) {
-        for report in &run.report.programs {
-            for (phase, of) in [("cold", &report.cold), ("warm", &report.warm)] {
-                let mut put = |what, value| {
-                    figures.put(format!("{}.{phase}.{what}", report.name), value);
-                };
-                put("minor_faults", of.minor_faults);
-                put("major_faults", of.major_faults);
-                put("faults", of.minor_faults + of.major_faults);
-                put("read_bytes", of.read_bytes);
-            }
-            let name = &report.name;
-            figures.put(format!("{name}.cold.page_cache"), report.cold.page_cache);
-            figures.put(format!("{name}.page_tables"), report.page_tables);
-            for (file, text) in texts(run, report) {
-                figures.put_leaves(&format!("{}.{file}.text", report.name), &text.leaves);
-            }
+        for program in &run.report.programs {
+            worked::measure(run, program, figures);
         }
     }
 
@@ -318,18 +260,16 @@ impl Job for Programs {
     }
 
     fn rows(&self, measured: &Measured<'_, Self>) -> Vec<Row> {
-        let Some(run) = measured.runs.first() else {
-            return Vec::new();
+        let first = measured.runs.first().map(|run| &run.report.programs);
+        let names = first.into_iter().flatten().map(|program| &program.name);
+        let rows = |name: &String| {
+            worked::rows(measured, name, |report: &Report| {
+                let mut programs = report.programs.iter();
+                let of_run = programs.find(|program| program.name == *name);
+                of_run.map(|program| &program.of)
+            })
         };
-        let mut rows = Vec::new();
-        for report in &run.report.programs {
-            let name = &report.name;
-            let figures = self.figures();
-            let shown = shown(&figures).into_iter();
-            rows.extend(shown.map(|shown| shown.of_case(measured, name, name, shown.label)));
-            rows.extend(text_rows(measured, report));
-        }
-        rows
+        names.flat_map(rows).collect()
     }
 
     fn notes(&self, measured: &Measured<'_, Self>) -> Vec<String> {
@@ -357,102 +297,6 @@ impl Job for Programs {
 /// The name of a program's trace.
 fn file_of(program: &str, arch: Arch) -> String {
     format!("{program}.{arch}{SUFFIX}")
-}
-
-/// What maps a file's text.
-#[derive(Default)]
-struct Text {
-    leaves: BTreeMap<String, u64>,
-    len: u64,
-    /// Address less offset, of the first mapping.
-    bias: u64,
-}
-
-/// By file, without those that are too small to matter.
-fn texts(run: &BootResult, report: &Worked) -> BTreeMap<String, Text> {
-    let mut texts: BTreeMap<String, Text> = BTreeMap::new();
-    for mapped in &report.text {
-        let Some(coverage) = run.coverage.iter().find(|c| c.id == mapped.id) else {
-            continue;
-        };
-        let text = texts.entry(file_name(mapped)).or_insert_with(|| Text {
-            bias: mapped.start - mapped.offset,
-            ..Text::default()
-        });
-        text.add(coverage.len, &coverage.leaves);
-    }
-    texts.retain(|_, text| text.len >= SMALL);
-    texts
-}
-
-impl Text {
-    fn add(&mut self, len: u64, leaves: &BTreeMap<String, u64>) {
-        self.len += len;
-        for (leaf, bytes) in leaves {
-            *self.leaves.entry(leaf.clone()).or_default() += bytes;
-        }
-    }
-
-    fn is_wide(&self, page: &str) -> bool {
-        let mut mapped = self.leaves.iter().filter(|(_, bytes)| **bytes > 0);
-        mapped.any(|(leaf, _)| leaf != page && leaf != "unmapped")
-    }
-
-    fn shares(&self) -> String {
-        row::shares(&self.leaves, self.len)
-    }
-
-    fn alignment(&self) -> u64 {
-        1 << self.bias.trailing_zeros()
-    }
-}
-
-fn file_name(mapped: &Mapped) -> String {
-    let name = mapped.file.rsplit('/').next();
-    name.unwrap_or(&mapped.file).to_string()
-}
-
-/// A row for each file that a kernel maps by a leaf wider than a page, and one for all others.
-fn text_rows(measured: &Measured<'_, Programs>, report: &Worked) -> Vec<Row> {
-    let of = |run: &Run<'_, Programs>| {
-        let mut programs = run.report.programs.iter();
-        let of_run = programs.find(|known| known.name == report.name);
-        of_run.map_or_else(BTreeMap::new, |report| texts(run, report))
-    };
-    let all: Vec<_> = measured.runs.iter().map(of).collect();
-    let (wide, narrow) = by_width(&all, &measured.page_size.to_string());
-    let of_file = |file: &String| {
-        let label = format!("text of {file}");
-        measured.row(&report.name, &label, |run| match of(run).get(file) {
-            Some(text) => format!("{}; aligned {}", text.shares(), short(text.alignment())),
-            None => "-".into(),
-        })
-    };
-    let of_others = || {
-        let label = match narrow.len() {
-            1 => "text of 1 narrow file".into(),
-            n => format!("text of {n} narrow files"),
-        };
-        measured.row(&report.name, &label, |run| {
-            let mut sum = Text::default();
-            let texts = of(run).into_iter();
-            let texts = texts.filter(|(file, _)| narrow.contains(file));
-            texts.for_each(|(_, text)| sum.add(text.len, &text.leaves));
-            sum.shares()
-        })
-    };
-    let others = (!narrow.is_empty()).then(of_others);
-    wide.iter().map(of_file).chain(others).collect()
-}
-
-/// The files of which a run maps something by a leaf wider than a page, and the others.
-fn by_width(runs: &[BTreeMap<String, Text>], page: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-    let wide = |file: &String| {
-        let mut texts = runs.iter().filter_map(|texts| texts.get(file));
-        texts.any(|text| text.is_wide(page))
-    };
-    let files = runs.iter().flat_map(|texts| texts.keys().cloned());
-    files.partition(wide)
 }
 
 #[cfg(test)]
@@ -488,7 +332,7 @@ mod tests {
         };
         change(&mut worked);
         Report {
-            programs: vec![worked],
+            programs: vec![worked.into()],
         }
     }
 
@@ -517,26 +361,6 @@ mod tests {
         assert_eq!(Programs.warnings(&worked(|_| ())), [""; 0]);
         let warnings = Programs.warnings(&worked(|w| (w.processes, w.unseen) = (5, 2)));
         assert!(warnings[0].contains("2 of 5"), "{warnings:?}");
-    }
-
-    #[test]
-    fn files_that_no_kernel_maps_wide_are_one_row() {
-        let text = |leaves: &[(&str, u64)]| {
-            let mut text = Text::default();
-            text.add(
-                8 << 20,
-                &leaves.iter().map(|(l, b)| ((*l).into(), *b)).collect(),
-            );
-            text
-        };
-        let run = |cc1: Text| {
-            let narrow = text(&[("4K", 100), ("unmapped", 50), ("2M", 0)]);
-            BTreeMap::from([("cc1".into(), cc1), ("libc.so.6".into(), narrow)])
-        };
-        let runs = [run(text(&[("4K", 100)])), run(text(&[("2M", 100)]))];
-        let (wide, narrow) = by_width(&runs, "4K");
-        assert_eq!(wide, BTreeSet::from(["cc1".into()]));
-        assert_eq!(narrow, BTreeSet::from(["libc.so.6".into()]));
     }
 
     #[test]

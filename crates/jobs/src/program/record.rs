@@ -67,6 +67,7 @@ fn file(executable: &Executable) -> File {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_guest::kit::program;
     use wideleaf_policy::trace::Text;
 
     fn executable(id: u64, path: &str) -> Executable {
@@ -93,13 +94,15 @@ mod tests {
 
     fn made(touched: &[Touched]) -> Result<Trace> {
         let worked = Worked {
-            name: "x".into(),
+            of: program::Worked {
+                name: "x".into(),
+                ..program::Worked::default()
+            },
             executables: vec![
                 executable(10, "/a"),
                 executable(11, "/b"),
                 executable(12, "/c"),
             ],
-            ..Worked::default()
         };
         trace(&worked, touched, Arch::X86_64, &["p_1_all.deb".into()])
     }

@@ -7,6 +7,7 @@ use std::fs;
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
 use wideleaf_guest::power::power_off;
+use wideleaf_guest::protocol::Disk;
 use wideleaf_guest::work::Work;
 
 /// The job's guest side.
@@ -20,7 +21,7 @@ impl Work for Selftest {
     type Task = Task;
     type Report = Report;
 
-    fn in_init(&self, task: &Task) -> Result<()> {
+    fn in_init(&self, task: &Task, _disk: Option<&Disk>) -> Result<()> {
         in_init(task.fault)
     }
 

@@ -86,16 +86,10 @@ impl Installed<'_> {
         let Install {
             packages,
             programs,
-            files,
-            without,
             room,
+            ..
         } = self.install;
-        let files = files.iter();
-        let files = files.fold(Key::new(), |key, (name, text)| key.field(name, text));
-        let mut key = Key::new()
-            .field("layout", LAYOUT)
-            .field("files", files.id())
-            .field("without", without.join(" "));
+        let mut key = self.install.key().field("layout", LAYOUT);
         if !programs.is_empty() {
             key = key.field("programs", format!("{programs:?}"));
         }
@@ -122,8 +116,17 @@ impl Installed<'_> {
 }
 
 impl Install {
+    /// All of it that decides how a root is furnished.
+    pub(super) fn key(&self) -> Key {
+        let files = self.files.iter();
+        let files = files.fold(Key::new(), |key, (name, text)| key.field(name, text));
+        Key::new()
+            .field("files", files.id())
+            .field("without", self.without.join(" "))
+    }
+
     /// Takes away what is not needed of the packages in `root`, and adds what is ours.
-    fn furnish(&self, root: &Path) -> Result<()> {
+    pub(super) fn furnish(&self, root: &Path) -> Result<()> {
         for folder in FOR_PEOPLE {
             remove(&root.join(folder))?;
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A program as a TOML file describes it: `docs/jobs/program.md` is its manual.
 
-use super::Program;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use wideleaf_guest::kit::program::Program;
 use wideleaf_kbuild::Arch;
 use wideleaf_kit::size;
 use wideleaf_lab::disk::Contents;
