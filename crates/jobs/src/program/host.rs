@@ -44,9 +44,8 @@ pub struct Options {
     /// disk
     #[arg(long)]
     pub align: bool,
-    /// Write into this folder, a file for each program, which pages of text it
-    /// touches first and in which order: 'wideleaf policy simulate --trace' runs
-    /// them
+    /// Write which pages of text are touched first, a file for each program, for
+    /// 'wideleaf policy simulate --trace'
     #[arg(long, value_name = "FOLDER")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<PathBuf>,
