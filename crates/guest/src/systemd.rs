@@ -80,7 +80,7 @@ const ARGUMENTS: [&str; 4] = [
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Has the systemd of `disk` take this process over. Only for PID 1 with all that
-/// [`setup::pseudo_filesystems`] mounts.
+/// the module `setup` mounts before the job.
 ///
 /// # Errors
 ///
