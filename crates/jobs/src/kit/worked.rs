@@ -77,6 +77,19 @@ pub fn unseen(worked: &Worked) -> Option<String> {
     })
 }
 
+/// Why a program has no figures, if it failed, or wrote something else the second time.
+pub fn failure(worked: &Worked) -> Option<String> {
+    let (name, complaint) = (&worked.name, &worked.complaint);
+    if !complaint.is_empty() {
+        return Some(format!("{name} failed: {complaint}"));
+    }
+    let (cold, warm) = (&worked.cold.output, &worked.warm.output);
+    (cold != warm).then(|| {
+        let difference = difference(cold, warm);
+        format!("{name} wrote something else the second time: {difference}")
+    })
+}
+
 /// How two texts differ first: the lines, cut to what a message can hold.
 pub fn difference(one: &str, other: &str) -> String {
     let cut = |line: Option<&str>| match line {

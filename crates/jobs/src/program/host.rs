@@ -6,12 +6,11 @@ use super::{NAME, Report, Task};
 use crate::kit::known::{self, Chosen};
 use crate::kit::text::no_large_folios;
 use crate::kit::worked::{self, difference};
-use anyhow::{Context, Error, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::PathBuf;
-use wideleaf_guest::kit::program::Worked;
 use wideleaf_kbuild::Arch;
 use wideleaf_kit::replace::replace;
 use wideleaf_kit::size::short;
@@ -169,22 +168,14 @@ impl Job for Programs {
     }
 
     fn judge(&self, report: &Report) -> Result<()> {
-        for program in &report.programs {
-            let Worked {
-                name,
-                complaint,
-                cold,
-                warm,
-                ..
-            } = &program.of;
-            ensure!(complaint.is_empty(), "{name} failed: {complaint}");
-            ensure!(
-                cold.output == warm.output,
-                "{name} wrote something else the second time: {}",
-                difference(&cold.output, &warm.output)
-            );
+        match report
+            .programs
+            .iter()
+            .find_map(|program| worked::failure(program))
+        {
+            Some(why) => bail!(why),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn warnings(&self, report: &Report) -> Vec<String> {
@@ -301,6 +292,7 @@ fn file_of(program: &str, arch: Arch) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_guest::kit::program::Worked;
     use wideleaf_lab::job::AnyJob;
 
     fn options(words: &str) -> Options {

@@ -4,7 +4,7 @@
 use super::{NAME, Report, Task, Way, name_of};
 use crate::kit::known::{self, Chosen};
 use crate::kit::text::no_large_folios;
-use crate::kit::worked::{self, difference};
+use crate::kit::worked::{self, failure};
 use anyhow::{Context, Error, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -240,24 +240,6 @@ impl Job for Services {
         notes.extend(no_large_folios(own.fs.fs, measured.base));
         notes
     }
-}
-
-/// Why a load has no figures.
-fn failure(load: &Worked) -> Option<String> {
-    let Worked {
-        name,
-        complaint,
-        cold,
-        warm,
-        ..
-    } = load;
-    if !complaint.is_empty() {
-        return Some(format!("{name} failed: {complaint}"));
-    }
-    (cold.output != warm.output).then(|| {
-        let difference = difference(&cold.output, &warm.output);
-        format!("{name} wrote something else the second time: {difference}")
-    })
 }
 
 #[cfg(test)]
