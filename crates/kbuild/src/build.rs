@@ -148,14 +148,6 @@ enum Origin {
 }
 
 impl Origin {
-    /// The name of its place in the cache.
-    fn place(&self) -> String {
-        match self {
-            Self::Package(source) => source.dir_name(),
-            Self::Commit(commit) => commit.place(),
-        }
-    }
-
     /// The source's version, as people know it.
     fn version(&self) -> &str {
         match self {
@@ -364,7 +356,7 @@ impl<'a> Inputs<'a> {
     }
 
     fn require_space(&self, cache: &Cache) -> Result<()> {
-        let place = cache.root().join("work").join(self.origin.place());
+        let place = cache.root().join("work").join(self.place_name());
         let whole = match self.origin {
             Origin::Package(_) => JOURNAL,
             Origin::Commit(_) => "index",
@@ -383,11 +375,23 @@ impl<'a> Inputs<'a> {
         entry.map(|entry| self.kernel(&entry)).transpose()
     }
 
+    /// The name of the source's place in the cache. A distribution's kernel takes half an hour, so
+    /// it has a tree of its own, and no other build waits for that long.
+    fn place_name(&self) -> String {
+        match &self.origin {
+            Origin::Package(source) if self.spec.distribution.is_some() => {
+                format!("distribution-{}", source.dir_name())
+            }
+            Origin::Package(source) => source.dir_name(),
+            Origin::Commit(commit) => commit.place(),
+        }
+    }
+
     /// The source as it is to be built.
     fn place(&self, cache: &Cache, observer: &dyn Observer) -> Result<Place> {
         match &self.origin {
             Origin::Package(source) => {
-                let mut tree = WorkTree::open(source, cache, observer)?;
+                let mut tree = WorkTree::open_at(&self.place_name(), source, cache, observer)?;
                 tree.switch(&self.stack)?;
                 Ok(tree.into_place())
             }

@@ -48,7 +48,17 @@ impl WorkTree {
     /// Takes the tree of `source`, waiting for another run that has it, and
     /// unpacks it if that has not been done to the end.
     pub fn open(source: &Source, cache: &Cache, observer: &dyn Observer) -> Result<Self> {
-        let place = Place::take(&source.dir_name(), &source.to_string(), cache, observer)?;
+        Self::open_at(&source.dir_name(), source, cache, observer)
+    }
+
+    /// The same in the place `name`, beside the usual one.
+    pub(crate) fn open_at(
+        name: &str,
+        source: &Source,
+        cache: &Cache,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let place = Place::take(name, &source.to_string(), cache, observer)?;
         let journal = match read_journal(&place.dir().join(JOURNAL))? {
             Some(journal) => journal,
             None => unpack(place.dir(), source, cache, observer)?,
