@@ -9,6 +9,10 @@
 
 use std::sync::LazyLock;
 
+/// Kernel parameters that tell the frequency in virtual time, in which RDTSC counts nanoseconds
+/// (QEMU's `icount_get()`), and to trust it; behind a blank.
+pub const VIRTUAL: &str = " tsc_early_khz=1000000 tsc=reliable";
+
 /// Kernel parameters that tell the counter's frequency, and to trust it, each behind a blank; empty
 /// where this host has none to measure. Takes 60 ms, once.
 pub fn parameters() -> &'static str {

@@ -103,6 +103,11 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
             "-machine virt,gic-version=3,dtb-randomness=off,mte=on,memory-backend=ram"
         }
         Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram",
+        // By ACPI the kernel finds no PIC, and leaves it unmasked: in virtual time the PIT's first
+        // interrupt comes as soon as it allows any, by vector 0, and is a divide error.
+        Arch::X86_64 if guest.acpi && guest.plugin.is_some() => {
+            "-machine microvm,acpi=on,pic=off,pit=off,rtc=on,memory-backend=ram"
+        }
         Arch::X86_64 if guest.acpi => "-machine microvm,acpi=on,rtc=on,memory-backend=ram",
         // Without ACPI, QEMU tells where the devices are on the command line.
         Arch::X86_64 => "-machine microvm,acpi=off,rtc=on,memory-backend=ram",
@@ -237,10 +242,11 @@ fn parameters(guest: &Guest<'_>) -> String {
 }
 
 /// What an x86 kernel is told of its clock. With the plugin, RDTSC goes by virtual time, and the
-/// kernel finds out how fast that is.
+/// kernel finds out how fast that is, by the PIT where it has one.
 fn clock_of(guest: &Guest<'_>) -> &'static str {
     match guest.plugin {
         None => clock::parameters(),
+        Some(_) if guest.acpi => clock::VIRTUAL,
         Some(_) => "",
     }
 }
@@ -370,6 +376,14 @@ mod tests {
             ..guest(Arch::X86_64)
         });
         assert!(args.contains("microvm,acpi=on,"), "{args}");
+        let counted = line(&Guest {
+            acpi: true,
+            plugin: Some(plugin()),
+            ..guest(Arch::X86_64)
+        });
+        for part in ["acpi=on,pic=off,pit=off,", " tsc_early_khz=1000000 "] {
+            assert!(counted.contains(part), "{counted}");
+        }
         assert!(joined(Arch::X86_64, None, None).contains("acpi=off"));
     }
 
