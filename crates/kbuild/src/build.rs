@@ -81,8 +81,9 @@ struct Meta {
 /// from the cache nor from apt.
 pub fn ensure(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Result<Kernel> {
     let inputs = Inputs::new(spec, cache, observer)?;
+    let is_new = cache.get(KIND, &inputs.key()?).is_none();
     let entry = inputs.entry(cache, observer)?;
-    inputs.tell_differences(&entry.path(DIFFERS), observer)?;
+    inputs.tell_differences(&entry.path(DIFFERS), is_new, observer)?;
     let kernel = inputs.kernel(&entry)?;
     let read = |path: &Path| {
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
@@ -136,7 +137,7 @@ pub fn configuration(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Res
     let text = build.configure(cache, observer);
     build.end(&text)?;
     let text = text?;
-    inputs.tell_differences(&obj.join(DIFFERS), observer)?;
+    inputs.tell_differences(&obj.join(DIFFERS), true, observer)?;
     Ok(text)
 }
 
@@ -336,8 +337,9 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// Says what differs from the distribution's configuration: the list is at `path`.
-    fn tell_differences(&self, path: &Path, observer: &dyn Observer) -> Result<()> {
+    /// Says what differs from the distribution's configuration: the list is at `path`. Of a kernel
+    /// that is not new only how much, and where that is.
+    fn tell_differences(&self, path: &Path, is_new: bool, observer: &dyn Observer) -> Result<()> {
         let Some(distribution) = &self.spec.distribution else {
             return Ok(());
         };
@@ -349,7 +351,12 @@ impl<'a> Inputs<'a> {
             path.display()
         );
         observer.event(Event::Note(&head));
-        for line in narrow::summary(&list) {
+        let lines = if is_new {
+            narrow::summary(&list)
+        } else {
+            Vec::new()
+        };
+        for line in lines {
             observer.event(Event::Note(&line));
         }
         Ok(())

@@ -221,7 +221,7 @@ pub(crate) fn list(differences: &[Difference]) -> String {
 /// A list of differences in a few lines, for people.
 pub(crate) fn summary(list: &str) -> Vec<String> {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
-    let (mut built_in, mut others) = (Vec::new(), Vec::new());
+    let (mut built_in, mut others, mut tools) = (Vec::new(), Vec::new(), 0);
     for line in list.lines() {
         let mut words = line.split_whitespace();
         let (Some(name), Some(theirs), Some(_), Some(ours), Some(file)) = (
@@ -233,6 +233,10 @@ pub(crate) fn summary(list: &str) -> Vec<String> {
         ) else {
             continue;
         };
+        if of_tools(name) {
+            tools += 1;
+            continue;
+        }
         let name = name.trim_start_matches("CONFIG_");
         let folder = file.split('/').next().unwrap_or_default();
         match (theirs, ours, folder) {
@@ -250,6 +254,7 @@ pub(crate) fn summary(list: &str) -> Vec<String> {
     let mut lines = vec![
         format!("left out by folder: {}", folders.join(", ")),
         format!("modules built in: {}", built_in.join(", ")),
+        format!("of compiler and linker: {tools}"),
     ];
     if !others.is_empty() {
         lines.push(format!("other differences: {}", others.join(", ")));
@@ -410,6 +415,6 @@ CONFIG_LOCKD=m
         let lines = summary(&list(&differences(&[("CONFIG_SWAP=y", "")])));
         assert!(lines[0].contains("drivers/ 3"), "{lines:?}");
         assert!(lines[1].contains("EXT4_FS"), "{lines:?}");
-        assert!(lines[2].contains("SWAP y -> n"), "{lines:?}");
+        assert!(lines[3].contains("SWAP y -> n"), "{lines:?}");
     }
 }
