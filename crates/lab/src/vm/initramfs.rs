@@ -44,7 +44,7 @@ pub fn write_command(
         bail!("no command");
     };
     let (base, program, first) = match below {
-        Some(below) => (padded(read(below)?), None, first.clone()),
+        Some(below) => (padded(read(below)?, 4), None, first.clone()),
         None => {
             let path = Path::new(first);
             check(path, arch)?;
@@ -96,11 +96,16 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Archives begin at a multiple of four bytes; the kernel skips zeros between them.
-fn padded(mut archive: Vec<u8>) -> Vec<u8> {
-    archive.resize(archive.len().next_multiple_of(4), 0);
+/// Archives begin at a multiple of four bytes; the kernel skips zeros between and behind them.
+fn padded(mut archive: Vec<u8>, unit: usize) -> Vec<u8> {
+    archive.resize(archive.len().next_multiple_of(unit), 0);
     archive
 }
+
+/// QEMU has the archive of an x86 guest end at most a byte before the end of low memory, and begin
+/// with a page (`x86_load_linux()`). The firmware of `microvm` writes the ACPI tables into the last
+/// page. So whole pages leave that one alone.
+const PAGE: usize = 4096;
 
 /// A file of the archive: its name, permissions, contents.
 type Packed<'a> = (&'a str, u32, &'a [u8]);
@@ -111,7 +116,8 @@ fn file<'a>(name: &'a str, mode: u32, data: &'a [u8]) -> Packed<'a> {
 
 fn put(out: &Path, base: &[u8], files: &[Packed<'_>]) -> Result<()> {
     let archive = archive(base, files).context("cannot compose the initramfs")?;
-    std::fs::write(out, archive).with_context(|| format!("cannot write {}", out.display()))
+    std::fs::write(out, padded(archive, PAGE))
+        .with_context(|| format!("cannot write {}", out.display()))
 }
 
 /// Checks that `binary` can be the init of such a guest.
@@ -301,7 +307,13 @@ mod tests {
         std::fs::write(&binary, elf(62, false)).unwrap();
         let out = dir.path().join("initramfs");
         write(&out, &binary, Arch::X86_64, b"{\"job\":1}").unwrap();
-        let found = unpacked(&std::fs::read(&out).unwrap());
+        let archive = std::fs::read(&out).unwrap();
+        assert_eq!(
+            archive.len() % PAGE,
+            0,
+            "reaches into the page of the ACPI tables"
+        );
+        let found = unpacked(&archive);
         assert_eq!(found["init"], (0o100_755, elf(62, false)));
         assert_eq!(found["job.json"].1, b"{\"job\":1}");
         assert_eq!(found["dev/console"].0, 0o020_600);
