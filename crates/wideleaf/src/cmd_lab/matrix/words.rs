@@ -168,7 +168,20 @@ mod tests {
         let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
         let limit = row("7.3-x86_64-4K.limit").words.join(" ");
         assert!(limit.contains("--memory-limit 64M"), "{limit}");
-        assert!(limit.contains("--memory-limit 64M"), "{limit}");
+    }
+
+    /// Those that no other test reads run nowhere but in `make soak`.
+    #[test]
+    fn every_matrix_of_the_documentation_can_be_run() {
+        let folder = std::fs::read_dir("../../docs").unwrap();
+        let files = folder.map(|item| item.unwrap().path());
+        let matrix = |path: &std::path::PathBuf| {
+            path.extension().is_some_and(|ext| ext == "toml") && !path.ends_with("book.toml")
+        };
+        for path in files.filter(matrix) {
+            let rows = read(&path).unwrap_or_else(|error| panic!("{error}"));
+            assert!(!rows.is_empty(), "{}", path.display());
+        }
     }
 
     #[test]
