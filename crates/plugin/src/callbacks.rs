@@ -198,7 +198,7 @@ pub unsafe extern "C" fn on_repeating(_: c_uint, address: *mut c_void) {
     }
 }
 
-/// A block begins in another page than the last; `page` is its [`Inline::page`].
+/// A block begins in another page than the last; `page` is its `Inline::page`.
 pub unsafe extern "C" fn on_page(index: c_uint, page: *mut c_void) {
     if let Some((plugin, vcpu)) = current(index) {
         vcpu.enter_block(plugin, page as u64);
