@@ -81,9 +81,8 @@ struct Meta {
 /// from the cache nor from apt.
 pub fn ensure(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Result<Kernel> {
     let inputs = Inputs::new(spec, cache, observer)?;
-    let is_new = cache.get(KIND, &inputs.key()?).is_none();
     let entry = inputs.entry(cache, observer)?;
-    inputs.tell_differences(&entry.path(DIFFERS), is_new, observer)?;
+    inputs.tell_differences(&entry.path(DIFFERS), observer)?;
     let kernel = inputs.kernel(&entry)?;
     let read = |path: &Path| {
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
@@ -137,7 +136,7 @@ pub fn configuration(spec: &Spec, cache: &Cache, observer: &dyn Observer) -> Res
     let text = build.configure(cache, observer);
     build.end(&text)?;
     let text = text?;
-    inputs.tell_differences(&obj.join(DIFFERS), true, observer)?;
+    inputs.tell_differences(&obj.join(DIFFERS), observer)?;
     Ok(text)
 }
 
@@ -337,9 +336,8 @@ impl<'a> Inputs<'a> {
         })
     }
 
-    /// Says what differs from the distribution's configuration: the list is at `path`. Of a kernel
-    /// that is not new only how much, and where that is.
-    fn tell_differences(&self, path: &Path, is_new: bool, observer: &dyn Observer) -> Result<()> {
+    /// Says how much differs from the distribution's configuration, and that the list is at `path`.
+    fn tell_differences(&self, path: &Path, observer: &dyn Observer) -> Result<()> {
         let Some(distribution) = &self.spec.distribution else {
             return Ok(());
         };
@@ -351,14 +349,6 @@ impl<'a> Inputs<'a> {
             path.display()
         );
         observer.event(Event::Note(&head));
-        let lines = if is_new {
-            narrow::summary(&list)
-        } else {
-            Vec::new()
-        };
-        for line in lines {
-            observer.event(Event::Note(&line));
-        }
         Ok(())
     }
 
@@ -610,7 +600,7 @@ impl<'a> Build<'a> {
         Ok(text)
     }
 
-    /// The distribution's configuration, as narrow as the guest can have it.
+    /// The distribution's configuration, as narrow as the guest can have it. Says what differs.
     fn configure_as(
         &mut self,
         distribution: &Distribution,
@@ -640,11 +630,15 @@ impl<'a> Build<'a> {
                 lost.extend(more);
                 continue;
             }
-            write(&self.obj.join(DIFFERS), &narrow::list(&differences))?;
+            let list = narrow::list(&differences);
+            write(&self.obj.join(DIFFERS), &list)?;
             let asked = inputs.fragments.iter().filter(|f| !f.is_of_distributions());
             let asked: Vec<_> = asked.map(|fragment| &fragment.text[..]).collect();
             if !narrow.is_changed_by(&asked) {
                 self.refuse(distribution, &narrow::forbidden(&differences))?;
+            }
+            for line in narrow::summary(&list) {
+                observer.event(Event::Note(&line));
             }
             return Ok(ours);
         }
