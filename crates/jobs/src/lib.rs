@@ -18,6 +18,7 @@ pub mod works;
 
 pub mod boot;
 pub mod boot_time;
+pub mod collapse;
 pub mod contpte;
 pub mod entropy;
 pub mod exec;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Processes map a block of a file that is cached page by page. Then this one, which has touched
+//! none of it, asks for its collapse, and that is counted.
+
+use super::{BLOCK, NAME, Report, Task};
+use anyhow::{Context, Result};
+use nix::unistd::pipe;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use wideleaf_bench::page_size;
+use wideleaf_guest::kit::mapping::{MADV_COLLAPSE, Mapping};
+use wideleaf_guest::kit::marker;
+use wideleaf_guest::kit::process::{Process, sleep};
+use wideleaf_guest::kit::shared_file::{SharedFile, read_all};
+use wideleaf_guest::place::Place;
+use wideleaf_guest::port::Port;
+use wideleaf_guest::protocol::Message;
+use wideleaf_guest::work::Work;
+
+/// The job's guest side.
+pub struct Collapse;
+
+/// The registry's entry.
+pub const WORK: Collapse = Collapse;
+
+impl Work for Collapse {
+    const NAME: &'static str = NAME;
+    type Task = Task;
+    type Report = Report;
+
+    fn run(&self, task: &Task, _: &Place<'_>, port: &Port) -> Result<Report> {
+        job(task, port)
+    }
+}
+
+fn job(task: &Task, port: &Port) -> Result<Report> {
+    // The kernel's first one pays for what later ones find done.
+    collapse(&task.folder, 1, None).context("the first collapse")?;
+    let mut report = Report::default();
+    for (id, &mappers) in (1..).zip(&task.mappers) {
+        let name = format!("mappers:{mappers}");
+        port.send(&Message::Phase {
+            id,
+            name: name.clone(),
+        })?;
+        port.send(&Message::Begin {
+            phase: id,
+            text: name.clone(),
+        })?;
+        collapse(&task.folder, mappers, Some(id)).with_context(|| name.clone())?;
+        report.cases.push(name);
+    }
+    Ok(report)
+}
+
+/// Has a block that so many processes map become one folio, as the phase `id` if there is one.
+fn collapse(folder: &Path, mappers: u32, id: Option<u8>) -> Result<()> {
+    let path = folder.join("block");
+    let block = map_narrow(&path)?;
+    let processes = Mappers::start(mappers, block)?;
+    id.map(marker::enter);
+    let done = block.advise(MADV_COLLAPSE);
+    marker::leave();
+    processes.end()?;
+    done?;
+    block.unmap()?;
+    fs::remove_file(&path).with_context(|| path.display().to_string())
+}
+
+/// Maps a block as text is mapped, of a new file that is cached page by page.
+fn map_narrow(path: &Path) -> Result<Mapping> {
+    // A file that is open for writing is not collapsed.
+    drop(SharedFile::make(path, BLOCK, page_size())?);
+    let file = File::open(path).with_context(|| path.display().to_string())?;
+    let room = Mapping::room(2 * BLOCK)?;
+    let at = room.start.next_multiple_of(BLOCK);
+    let prot = libc::PROT_READ | libc::PROT_EXEC;
+    Mapping::new(Some(at), BLOCK, prot, libc::MAP_PRIVATE, Some((&file, 0)))
+}
+
+/// Processes that have each page of the block in their page tables, and sleep.
+struct Mappers(Vec<Process>);
+
+impl Mappers {
+    /// Returns when all have it.
+    fn start(count: u32, block: Mapping) -> Result<Self> {
+        let (mut told, tell) = pipe().map(|(r, w)| (File::from(r), File::from(w)))?;
+        let fork = |_| Process::fork(|| map_and_sleep(block, &tell));
+        let all = Self((0..count).map(fork).collect::<Result<_>>()?);
+        drop(tell);
+        let mut words = vec![0; count as usize];
+        let heard = told.read_exact(&mut words);
+        heard.context("a process that maps the block ended early")?;
+        Ok(all)
+    }
+
+    fn end(self) -> Result<()> {
+        self.0.iter().try_for_each(Process::end)
+    }
+}
+
+/// The work of one of them; it returns if it fails.
+fn map_and_sleep(block: Mapping, mut tell: &File) -> i32 {
+    // A fault on text would hand the block to khugepaged, which would be first.
+    if block.protect(libc::PROT_READ).is_err() {
+        return 1;
+    }
+    read_all(block);
+    match tell.write_all(&[1]) {
+        Ok(()) => sleep(),
+        Err(_) => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_have_mapped_the_block_when_it_is_collapsed() {
+        let dir = tempfile::tempdir().unwrap();
+        let block = map_narrow(&dir.path().join("block")).unwrap();
+        let mappers = Mappers::start(3, block).unwrap();
+        for process in &mappers.0 {
+            let smaps = fs::read_to_string(format!("/proc/{}/smaps", process.pid())).unwrap();
+            let own = smaps.split_once(&format!("{:x}-", block.start)).unwrap().1;
+            let rss = own.lines().find(|line| line.starts_with("Rss:")).unwrap();
+            assert!(rss.contains(" 2048 kB"), "{rss}");
+        }
+        mappers.end().unwrap();
+    }
+
+    #[test]
+    fn one_that_cannot_map_it_is_told() {
+        let nowhere = Mapping {
+            start: page_size(),
+            len: page_size(),
+        };
+        let error = Mappers::start(1, nowhere).err().unwrap();
+        assert!(error.to_string().ends_with("ended early"), "{error}");
+    }
+}
