@@ -59,7 +59,9 @@ fn collapse(folder: &Path, mappers: u32, id: Option<u8>) -> Result<()> {
     let path = folder.join("block");
     let block = map_narrow(&path)?;
     let processes = Mappers::start(mappers, block)?;
-    id.map(marker::enter);
+    if let Some(id) = id {
+        marker::enter(id);
+    }
     let done = block.advise(MADV_COLLAPSE);
     marker::leave();
     processes.end()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What it takes to collapse a block of a file that many processes map. The block's folios are
+//! The cost of a collapse of a block of a file that many processes map. The block's folios are
 //! locked for most of that, so it is what a task waits for that faults on the block.
 
 #[cfg(feature = "guest")]
