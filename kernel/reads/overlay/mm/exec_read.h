@@ -64,9 +64,9 @@ static inline struct exec_read_answer exec_read(const struct exec_read *read)
 	if (!read->block || read->short_of_memory)
 		return answer;
 
-	if (read->block <= read->window ||
-	    (!read->at && read->before == read->block))
-		answer.whole = !read->cached;
+	answer.whole = !read->cached &&
+		       (read->block <= read->window ||
+			(!read->at && read->before == read->block));
 	if (answer.whole)
 		return answer;
 
