@@ -37,6 +37,18 @@ impl Port {
             sent => sent,
         }
     }
+
+    /// Names a phase, 1 to 127, and says that the next thing done is its work.
+    pub fn begin(&self, phase: u8, name: &str) -> io::Result<()> {
+        self.send(&Message::Phase {
+            id: phase,
+            name: name.into(),
+        })?;
+        self.send(&Message::Begin {
+            phase,
+            text: name.into(),
+        })
+    }
 }
 
 fn open() -> Result<File> {

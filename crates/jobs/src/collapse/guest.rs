@@ -4,9 +4,10 @@
 
 use super::{BLOCK, NAME, Report, Task};
 use anyhow::{Context, Result};
-use nix::unistd::pipe;
+use nix::unistd::{close, pipe};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use wideleaf_bench::page_size;
 use wideleaf_guest::kit::mapping::{MADV_COLLAPSE, Mapping};
@@ -15,7 +16,6 @@ use wideleaf_guest::kit::process::{Process, sleep};
 use wideleaf_guest::kit::shared_file::{SharedFile, read_all};
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
-use wideleaf_guest::protocol::Message;
 use wideleaf_guest::work::Work;
 
 /// The job's guest side.
@@ -40,14 +40,7 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
     let mut report = Report::default();
     for (id, &mappers) in (1..).zip(&task.mappers) {
         let name = format!("mappers:{mappers}");
-        port.send(&Message::Phase {
-            id,
-            name: name.clone(),
-        })?;
-        port.send(&Message::Begin {
-            phase: id,
-            text: name.clone(),
-        })?;
+        port.begin(id, &name)?;
         collapse(&task.folder, mappers, Some(id)).with_context(|| name.clone())?;
         report.cases.push(name);
     }
@@ -109,9 +102,10 @@ fn map_and_sleep(block: Mapping, mut tell: &File) -> i32 {
         return 1;
     }
     read_all(block);
-    match tell.write_all(&[1]) {
-        Ok(()) => sleep(),
-        Err(_) => 1,
+    // The reader waits while anyone has this end; if another process ends early, it must not.
+    match tell.write_all(&[1]).map(|()| close(tell.as_raw_fd())) {
+        Ok(Ok(())) => sleep(),
+        _ => 1,
     }
 }
 

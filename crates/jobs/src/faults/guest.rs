@@ -18,7 +18,6 @@ use wideleaf_guest::kit::shared_file::{SharedFile, value, word};
 use wideleaf_guest::kit::{cgroup, marker, swap};
 use wideleaf_guest::place::{Place, pin_to};
 use wideleaf_guest::port::Port;
-use wideleaf_guest::protocol::Message;
 use wideleaf_guest::work::Work;
 
 /// The job's guest side.
@@ -73,14 +72,7 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
         .iter()
         .filter(|(_, kind)| task.swap || *kind != Kind::Swap);
     for (id, &(name, kind)) in (1..).zip(kinds) {
-        port.send(&Message::Phase {
-            id,
-            name: name.into(),
-        })?;
-        port.send(&Message::Begin {
-            phase: id,
-            text: name.into(),
-        })?;
+        port.begin(id, name)?;
         report.cases.push(Case {
             name: name.into(),
             faults: run(task, cpus, kind, id).context(name)?,

@@ -168,15 +168,8 @@ fn run(name: &str, id: u8, way: &Way, folder: &Path, size: u64, port: &Port) -> 
         rounds,
         id: u64::from(id),
     };
-    port.send(&Message::Phase {
-        id,
-        name: name.into(),
-    })?;
     let mut crew = writers::fork(&files, &work)?;
-    port.send(&Message::Begin {
-        phase: id,
-        text: name.into(),
-    })?;
+    port.begin(id, name)?;
     marker::enter(id);
     let faults = crew.work()?;
     marker::leave();
