@@ -9,7 +9,8 @@ enum { SYS_WRITE = 1, SYS_MMAP = 9, SYS_EXIT_GROUP = 231, SYS_OPENAT = 257 };
 #else
 enum { SYS_OPENAT = 56, SYS_WRITE = 64, SYS_EXIT_GROUP = 94, SYS_MMAP = 222 };
 #endif
-enum { CWD = -100, READABLE = 1, SHARED = 1, PRIVATE = 2, FIXED = 0x10, LOW_2G = 0x40 };
+enum { CWD = -100, READABLE = 1, SHARED = 1, PRIVATE = 2, FIXED = 0x10, ANONYMOUS = 0x20 };
+enum { LOW_2G = 0x40, DENY_WRITE = 0x800 };
 enum { AUX_END = 0, AUX_BASE = 7 };
 
 extern char wideleaf_text[];
@@ -73,6 +74,15 @@ static long map(char how, const char *file)
 	return call(SYS_MMAP, hint, 4 << 20, READABLE, flags, fd, 0);
 }
 
+/*
+ * Reserves memory for a library of 4M that asks for an alignment of 64K, as
+ * glibc's ld.so does; or without the flag that tells ld.so from a heap.
+ */
+static long reserve(long flag)
+{
+	return call(SYS_MMAP, 0, (4 << 20) + (64 << 10), 0, PRIVATE | ANONYMOUS | flag, -1, 0);
+}
+
 static long decimal(const char *text)
 {
 	long value = 0;
@@ -95,6 +105,8 @@ void wideleaf_main(unsigned long *stack)
 	}
 	if (argc == 3)
 		found[2] = map(argv[1][0], argv[2]);
+	if (argc == 2)
+		found[2] = reserve(argv[1][0] == 'r' ? DENY_WRITE : 0);
 	while (*aux++)
 		;
 	for (; aux[0] != AUX_END; aux += 2)

@@ -57,6 +57,9 @@ const MAPPINGS: &[(&str, &str)] = &[
     ("MAP_FIXED", "f"),
 ];
 
+/// Memory of 4M and a bit that it reserves, as ld.so does and as a heap does: case, letter.
+const RESERVED: &[(&str, &str)] = &[("reserved", "r"), ("anonymous", "a")];
+
 /// The job.
 #[derive(Debug)]
 pub struct Entropy;
@@ -225,6 +228,10 @@ fn cases(x86: bool) -> Vec<Case> {
     let low = x86.then_some(&("MAP_32BIT", "l"));
     for (name, letter) in MAPPINGS.iter().chain(low) {
         let command = format!("/wideleaf/load {letter} /wideleaf/4M/libtext.so");
+        add(format!("mmap-{name}"), command, "16K", TEXT, 0);
+    }
+    for (name, letter) in RESERVED {
+        let command = format!("/wideleaf/load {letter}");
         add(format!("mmap-{name}"), command, "16K", TEXT, 0);
     }
     if x86 {
