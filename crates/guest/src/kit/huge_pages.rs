@@ -12,10 +12,13 @@ const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 /// Anonymous memory in folios of the contpte leaf's size: 64K with 4K pages, 2M with others. A
 /// kernel that has no such folios does not need them.
 pub fn allow_large_folios() {
-    for size in ["64", "2048"] {
-        let path = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{size}kB/enabled");
-        let _ = fs::write(path, "always");
-    }
+    [64, 2048].into_iter().for_each(allow_folios_of);
+}
+
+/// Anonymous memory in folios of so many KiB, if the kernel has them, where they fit.
+pub fn allow_folios_of(kib: u64) {
+    let path = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled");
+    let _ = fs::write(path, "always");
 }
 
 /// Keeps khugepaged from what a job measures. It looks at a process as soon as that maps

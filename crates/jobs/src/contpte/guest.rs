@@ -6,7 +6,7 @@ use super::{MemoryReport, NAME, Report, Task};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use wideleaf_bench::page_size;
-use wideleaf_guest::kit::huge_pages::allow_large_folios;
+use wideleaf_guest::kit::huge_pages::allow_folios_of;
 use wideleaf_guest::kit::mapping::{Mapping, RW};
 use wideleaf_guest::kit::marker;
 use wideleaf_guest::kit::process::Process;
@@ -79,7 +79,7 @@ struct Memory {
 /// What is done, in order, with a name.
 type Step = (&'static str, fn(&mut Memory) -> Result<()>);
 
-const STEPS: [Step; 21] = [
+const STEPS: [Step; 22] = [
     ("touch", Memory::write_all),
     ("protect-page", |m| m.page(0, 1).protect(libc::PROT_READ)),
     ("unprotect-page", |m| m.page(0, 1).protect(RW)),
@@ -95,13 +95,20 @@ const STEPS: [Step; 21] = [
         Ok(())
     }),
     ("child-ends", Memory::end_child),
-    // Of private memory this page alone is then known to be the task's own, in a group that is
-    // one again once all is read-only: mprotect() sets its two parts one after the other.
+    // Of private memory these pages alone are then known to be the task's own, in groups that are
+    // ones again once all is read-only: mprotect() sets the two parts of each one after the other.
     ("write-last", |m| {
         m.write(4, last());
+        m.write(5, last());
         Ok(())
     }),
     ("protect-mixed", |m| m.all.protect(libc::PROT_READ)),
+    // The entries of one folio, from the middle of its first group on, and what follows.
+    ("unprotect-from-middle", |m| {
+        m.all
+            .part(4 * group() + group() / 2, group() * 3 / 2)
+            .protect(RW)
+    }),
     ("unprotect-mixed", |m| m.all.protect(RW)),
     ("write-all", Memory::write_all),
     ("unmap-page", Memory::unmap_page),
@@ -203,7 +210,8 @@ impl Memory {
 
 /// Takes each kind of memory through all steps.
 fn job(folder: &Path, port: &Port) -> Result<Report> {
-    allow_large_folios();
+    // Of two groups: so the kernel can change a part of one and all of the other in one go.
+    allow_folios_of(2 * group() / 1024);
     let mut report = Report {
         group: group(),
         groups: GROUPS,
@@ -227,10 +235,11 @@ fn job(folder: &Path, port: &Port) -> Result<Report> {
     Ok(report)
 }
 
-/// Private memory at an address that every group can begin at.
+/// Private memory at an address that a folio of two groups can begin at.
 fn anonymous(len: u64) -> Result<Mapping> {
-    let room = Mapping::room(len + group())?;
-    Mapping::anonymous(Some(room.start.next_multiple_of(group())), len, 0)
+    let room = Mapping::room(len + 2 * group())?;
+    let start = room.start.next_multiple_of(2 * group());
+    Mapping::anonymous(Some(start), len, 0)
 }
 
 fn live(kind: Kind, folder: &Path, first_id: u64) -> Result<()> {

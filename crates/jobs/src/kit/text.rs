@@ -104,7 +104,8 @@ pub fn stub_file(size: u64) -> String {
 pub fn no_large_folios(filesystem: Filesystem, base: Base) -> Option<String> {
     (!filesystem.has_large_folios(base)).then(|| {
         format!(
-            "  note: {} has no large folios in Linux {base}, so no kernel can map its files by wide leaves",
+            "  note: {} has no large folios in Linux {base}: only khugepaged makes its text wide, with \
+             CONFIG_READ_ONLY_THP_FOR_FS",
             filesystem.title(),
         )
     })
