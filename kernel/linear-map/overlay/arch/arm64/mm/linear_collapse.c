@@ -15,13 +15,15 @@
  * a table that the worker is about to free.
  *
  * A collapse invalidates the whole range of the leaf, cached table entries
- * included, before it lets go of the lock. So no CPU walks a table that is freed,
+ * included, before it lets go of the lock. So no TLB walks a table that is freed,
  * and no narrower entry is left that invalidating one address of the wide one
  * would miss.
  *
  * Readers of the tables that change nothing, as ptdump and kexec, hold the
- * mmap_lock of init_mm, which the worker has for writing. Memory hotplug is
- * excluded by get_online_mems(), and hibernation freezes the worker.
+ * mmap_lock of init_mm, which the worker has for writing. perf samples the size
+ * of a page with interrupts off and no lock, so tables are freed after a grace
+ * period. Memory hotplug is excluded by get_online_mems(), and hibernation
+ * freezes the worker.
  */
 #include <linux/debugfs.h>
 #include <linux/kfence.h>
@@ -31,6 +33,7 @@
 #include <linux/mm.h>
 #include <linux/mmzone.h>
 #include <linux/pgtable.h>
+#include <linux/rcupdate.h>
 #include <linux/workqueue.h>
 
 #include <asm/kfence.h>
@@ -120,7 +123,8 @@ static struct leaf_range *range_for(const struct leaf_range *new)
  * @end: address after the last
  *
  * A leaf that changes again soon after it was looked at will do so once more:
- * it is left alone for longer.
+ * it is left alone for longer. Nothing is looked at for what changes while the
+ * image of hibernation is copied: the image would have half of the timer.
  *
  * Context: pgtable_split_lock is held.
  */
@@ -134,7 +138,7 @@ void linear_map_mark(unsigned long start, unsigned long end)
 	struct leaf_range *range;
 
 	lockdep_assert_held(&pgtable_split_lock);
-	if (!linear_map_may_change_size())
+	if (!linear_map_may_change_size() || system_state == SYSTEM_SUSPEND)
 		return;
 
 	range = range_for(&new);
@@ -227,9 +231,9 @@ static bool may_be_leaf(unsigned long start, unsigned long size)
  * A page whose protection is not what all memory begins with gets that back
  * before it is freed. Some who do so cannot cope with failure, such as
  * vm_reset_perms() and a realm that takes back what it shared. So the way back
- * must not need memory for a table: it stays. The kernel's image is read-only
- * for good; but the alias of its data is valid while the machine hibernates,
- * and not afterwards.
+ * must not need memory for a table: it stays. Pages that a realm shares differ in
+ * the address alone. The kernel's image is read-only for good; but the alias of
+ * its data is valid while the machine hibernates, and not afterwards.
  *
  * Return: true if the table can go.
  */
@@ -238,12 +242,13 @@ bool linear_map_may_lose_table(unsigned long start, unsigned long size, pte_t en
 	unsigned long image = (unsigned long)lm_alias(_text);
 	unsigned long data = (unsigned long)lm_alias(__init_end);
 	unsigned long end = (unsigned long)lm_alias(_end);
-	u64 prot = pgprot_val(pte_pgprot(entry)) & ~PTE_CONT;
+	unsigned long pfn = PHYS_PFN(__pa(start));
+	u64 val = pte_val(entry) & ~PTE_CONT;
 
 	if (start < end && start + size > data)
 		return false;
-	if (prot != pgprot_val(PAGE_KERNEL) &&
-	    prot != pgprot_val(pgprot_tagged(PAGE_KERNEL)) &&
+	if (val != pte_val(pfn_pte(pfn, PAGE_KERNEL)) &&
+	    val != pte_val(pfn_pte(pfn, pgprot_tagged(PAGE_KERNEL))) &&
 	    (start < image || start + size > end))
 		return false;
 	return may_be_leaf(start, size);
@@ -279,7 +284,7 @@ static void fold_ptes(pte_t *ptep, unsigned long start)
 		linear_map_invalidate(from, to);
 }
 
-/* Returns the table, if a block replaced it and nobody can find it any more */
+/* Returns the table, if a block replaced it */
 static void *collapse_pte_table(pmd_t *pmdp, unsigned long start)
 {
 	pte_t *table = pte_offset_kernel(pmdp, start);
@@ -342,13 +347,21 @@ static void *collapse_pmd_table(pud_t *pudp, unsigned long start)
 	return table;
 }
 
-/* Tables that boot made come from memblock */
-static void free_table(void *table)
+/* Free tables that are no longer part of the map. Those of boot are memblock's. */
+static void free_tables(struct list_head *tables)
 {
-	if (PageReserved(virt_to_page(table)))
-		free_reserved_page(virt_to_page(table));
-	else
-		linear_map_free_table(table);
+	struct ptdesc *table, *next;
+
+	if (list_empty(tables))
+		return;
+
+	synchronize_rcu();
+	list_for_each_entry_safe(table, next, tables, pt_list) {
+		if (pagetable_is_reserved(table))
+			free_reserved_page(ptdesc_page(table));
+		else
+			linear_map_free_table(ptdesc_address(table));
+	}
 }
 
 /* The entry of the PMD table that maps @addr, or NULL if none does */
@@ -370,7 +383,8 @@ static pud_t *pmd_table_of(unsigned long addr)
 }
 
 /* Look at one table, of pages if @pmdp is not NULL, with all changes kept out */
-static void collapse_table(pud_t *pudp, pmd_t *pmdp, unsigned long start)
+static void collapse_table(pud_t *pudp, pmd_t *pmdp, unsigned long start,
+			   struct list_head *tables)
 {
 	void *table;
 	u64 began;
@@ -383,11 +397,11 @@ static void collapse_table(pud_t *pudp, pmd_t *pmdp, unsigned long start)
 	mutex_unlock(&pgtable_split_lock);
 
 	if (table)
-		free_table(table);
+		list_add(&virt_to_ptdesc(table)->pt_list, tables);
 }
 
 /* From the pages up. Others may split leaves meanwhile, and mark them. */
-static void collapse_below(unsigned long start)
+static void collapse_below(unsigned long start, struct list_head *tables)
 {
 	unsigned long addr, end = start + widest_leaf();
 	pud_t *pudp = pmd_table_of(start);
@@ -399,9 +413,9 @@ static void collapse_below(unsigned long start)
 	for (addr = start; addr < end; addr += PMD_SIZE) {
 		pmdp = pmd_offset(pudp, addr);
 		if (pmd_table(READ_ONCE(*pmdp)))
-			collapse_table(pudp, pmdp, addr);
+			collapse_table(pudp, pmdp, addr, tables);
 	}
-	collapse_table(pudp, NULL, start);
+	collapse_table(pudp, NULL, start, tables);
 }
 
 /* Let others have the tables, and memory come and go, after each widest leaf */
@@ -410,11 +424,14 @@ static void collapse_range(const struct leaf_range *range)
 	unsigned long addr;
 
 	for (addr = range->start; addr < range->end; addr += widest_leaf()) {
+		LIST_HEAD(tables);
+
 		get_online_mems();
 		mmap_write_lock(&init_mm);
-		collapse_below(addr);
+		collapse_below(addr, &tables);
 		mmap_write_unlock(&init_mm);
 		put_online_mems();
+		free_tables(&tables);
 		cond_resched();
 	}
 }

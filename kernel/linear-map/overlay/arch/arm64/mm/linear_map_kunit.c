@@ -177,6 +177,32 @@ static void a_split_leaf_comes_back(struct kunit *test)
 	__free_page(page);
 }
 
+/* Where a block cannot be invalid, all of it stays valid */
+static void a_whole_block_becomes_invalid_or_stays(struct kunit *test)
+{
+	const unsigned int order = PMD_SHIFT - PAGE_SHIFT;
+	unsigned long addr;
+	struct page *page;
+	int err;
+
+	if (!linear_map_may_change_size())
+		kunit_skip(test, "this machine maps the linear map by pages");
+
+	page = alloc_pages(GFP_KERNEL | __GFP_NOWARN, order);
+	if (!page)
+		kunit_skip(test, "no memory for a block");
+	addr = (unsigned long)kasan_reset_tag(page_address(page));
+	KUNIT_EXPECT_GE(test, wait_for_leaf(addr, PMD_SIZE), PMD_SIZE);
+
+	err = set_memory_valid(addr, 1 << order, 0);
+	KUNIT_EXPECT_EQ(test, kernel_page_present(page), err != 0);
+	KUNIT_EXPECT_EQ(test, set_memory_valid(addr, 1 << order, 1), 0);
+	KUNIT_EXPECT_TRUE(test, kernel_page_present(page));
+	KUNIT_EXPECT_GE(test, leaf_size(addr), PMD_SIZE);
+	WRITE_ONCE(*(char *)page_address(page), 1);
+	__free_pages(page, order);
+}
+
 static bool may_lose_table(unsigned long start, pgprot_t prot)
 {
 	return linear_map_may_lose_table(start, PMD_SIZE,
@@ -194,10 +220,16 @@ static void tables_stay_where_a_protection_is_not_the_usual(struct kunit *test)
 		pgprot_writecombine(PAGE_KERNEL),
 	};
 	unsigned int i;
+	pte_t shared;
 
 	KUNIT_EXPECT_TRUE(test, may_lose_table(start, PAGE_KERNEL));
 	for (i = 0; i < ARRAY_SIZE(unusual); i++)
 		KUNIT_EXPECT_FALSE(test, may_lose_table(start, unusual[i]));
+
+	/* A realm sets the highest bit of the address of what it shares */
+	shared = pfn_pte(PHYS_PFN(__pa(start) | BIT_ULL(PHYS_MASK_SHIFT - 1)),
+			 PAGE_KERNEL);
+	KUNIT_EXPECT_FALSE(test, linear_map_may_lose_table(start, PMD_SIZE, shared));
 
 	/* Hibernation makes the alias of the kernel's data valid for a while */
 	KUNIT_EXPECT_FALSE(test, may_lose_table(image, PAGE_KERNEL));
@@ -328,6 +360,7 @@ static struct kunit_case linear_map_cases[] = {
 	KUNIT_CASE(blocks_form_a_leaf_as_pages_do),
 	KUNIT_CASE(tables_stay_where_a_protection_is_not_the_usual),
 	KUNIT_CASE_SLOW(a_split_leaf_comes_back),
+	KUNIT_CASE_SLOW(a_whole_block_becomes_invalid_or_stays),
 #if defined(CONFIG_ZONE_DEVICE) && !defined(CONFIG_ARM64_64K_PAGES)
 	KUNIT_CASE_SLOW(no_leaf_is_of_two_devices),
 #endif

@@ -229,9 +229,16 @@ static u64 changed(u64 val, pgprot_t set_mask, pgprot_t clear_mask)
 	return (val & ~pgprot_val(clear_mask)) | pgprot_val(set_mask);
 }
 
-/* A leaf that reaches beyond the range was split, or more would change than asked. */
-static bool holds_leaf(unsigned long addr, unsigned long end, unsigned long size)
+/*
+ * A leaf that reaches beyond the range was split, or more would change than asked.
+ * Walkers of the tables would take a block that is not valid for a table. No
+ * caller asks for one: pages become invalid one by one.
+ */
+static bool may_change_block(unsigned long addr, unsigned long end,
+			     unsigned long size, pgprot_t clear_mask)
 {
+	if (pgprot_val(clear_mask) & PTE_VALID)
+		return false;
 	return !WARN_ON_ONCE(!IS_ALIGNED(addr, size) || end - addr < size);
 }
 
@@ -239,7 +246,8 @@ static bool holds_leaf(unsigned long addr, unsigned long end, unsigned long size
  * Change the leaf at @addr, of which all lies before @end. The entries of one
  * contiguous leaf must not differ, so they cease to be one first.
  *
- * Return: how much was changed, or 0 if nothing is mapped there, or too much.
+ * Return: how much was changed, or 0 if nothing is mapped there, too much, or a
+ *	   block that would not be valid.
  */
 static unsigned long change_leaf(unsigned long addr, unsigned long end,
 				 pgprot_t set_mask, pgprot_t clear_mask)
@@ -253,7 +261,7 @@ static unsigned long change_leaf(unsigned long addr, unsigned long end,
 		return 0;
 	pud = READ_ONCE(*pudp);
 	if (pud_leaf(pud)) {
-		if (!holds_leaf(addr, end, PUD_SIZE))
+		if (!may_change_block(addr, end, PUD_SIZE, clear_mask))
 			return 0;
 		set_pud(pudp, __pud(changed(pud_val(pud), set_mask, clear_mask)));
 		return PUD_SIZE;
@@ -264,7 +272,7 @@ static unsigned long change_leaf(unsigned long addr, unsigned long end,
 	if (pmd_none(pmd))
 		return 0;
 	if (!pmd_table(pmd)) {
-		if (!holds_leaf(addr, end, PMD_SIZE))
+		if (!may_change_block(addr, end, PMD_SIZE, clear_mask))
 			return 0;
 		if (pmd_cont(pmd))
 			unfold_pmds(pmdp);
@@ -289,7 +297,7 @@ static unsigned long change_leaf(unsigned long addr, unsigned long end,
  * @clear_mask: bits to clear, before others are set
  *
  * Return: 0, or -EINVAL if something is not mapped, or by a leaf that reaches
- *	   beyond the range.
+ *	   beyond the range, or by a block that would not be valid.
  */
 int linear_map_change_leaves(unsigned long start, unsigned long end,
 			     pgprot_t set_mask, pgprot_t clear_mask)
