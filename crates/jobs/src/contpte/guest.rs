@@ -103,7 +103,7 @@ const STEPS: [Step; 22] = [
         Ok(())
     }),
     ("protect-mixed", |m| m.all.protect(libc::PROT_READ)),
-    // The entries of one folio, from the middle of its first group on, and what follows.
+    // The entries of one folio, from the middle of its first group to the end of its second.
     ("unprotect-from-middle", |m| {
         m.all
             .part(4 * group() + group() / 2, group() * 3 / 2)
