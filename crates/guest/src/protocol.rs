@@ -91,6 +91,9 @@ pub struct Disk {
     /// Whether it is mounted for writing.
     #[serde(default)]
     pub writable: bool,
+    /// Block device whose content `device` gets first.
+    #[serde(default)]
+    pub copied_from: Option<String>,
 }
 
 fn default_device() -> String {
@@ -112,6 +115,18 @@ impl Disk {
             mount_point: default_mount_point(),
             read_ahead_kb,
             writable: false,
+            copied_from: None,
+        }
+    }
+
+    /// The same, copied to persistent memory, of which files are mapped where they are.
+    #[must_use]
+    pub fn in_memory(self) -> Self {
+        Self {
+            copied_from: Some(self.device),
+            device: "pmem0".into(),
+            options: "dax=always".into(),
+            ..self
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::protocol::Disk;
 use anyhow::{Context, Result, ensure};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -52,9 +53,13 @@ pub fn disk(disk: &Disk) -> Result<u32> {
         mount_point,
         read_ahead_kb,
         writable,
+        copied_from,
     } = disk;
     let node = format!("/dev/{device}");
     wait_for(&node)?;
+    if let Some(from) = copied_from {
+        copy(&format!("/dev/{from}"), &node)?;
+    }
     // Before the mount: a file takes its window from the device when it is opened.
     let window = read_ahead(device, *read_ahead_kb)?;
     fs::create_dir_all(mount_point).with_context(|| format!("{mount_point}: cannot make"))?;
@@ -78,12 +83,22 @@ pub fn disk(disk: &Disk) -> Result<u32> {
     Ok(window)
 }
 
+fn copy(from: &str, to: &str) -> Result<()> {
+    wait_for(from)?;
+    let copied = || {
+        let mut target = File::options().write(true).open(to)?;
+        io::copy(&mut File::open(from)?, &mut target)?;
+        target.sync_all()
+    };
+    copied().with_context(|| format!("cannot copy {from} to {to}"))
+}
+
 fn wait_for(node: &str) -> Result<()> {
     let since = Instant::now();
     while !Path::new(node).exists() {
         ensure!(
             since.elapsed() < Duration::from_secs(5),
-            "{node}: no such disk; is it on QEMU's command line, and CONFIG_VIRTIO_BLK on?"
+            "{node}: no such disk; is it on QEMU's command line, and its driver in the kernel?"
         );
         std::thread::sleep(Duration::from_millis(5));
     }

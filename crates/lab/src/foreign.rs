@@ -174,6 +174,7 @@ impl Foreign {
             memory: self.memory,
             pluggable: None,
             acpi: false,
+            pcie: false,
             ram: &ram,
             answers: &answers,
             console: &console,

@@ -28,6 +28,22 @@ impl Fs {
     }
 }
 
+/// For jobs whose disk can be persistent memory.
+#[derive(clap::Args, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dax {
+    /// Have the disk be persistent memory, and its files mapped where they are (DAX, x86-64)
+    #[arg(id = "dax", long)]
+    #[serde(default, rename = "dax")]
+    pub is_used: bool,
+}
+
+impl Dax {
+    /// The fragments whose kernels have such disks, if it is one.
+    pub fn fragments(&self) -> impl Iterator<Item = String> {
+        self.is_used.then(|| "dax".to_string()).into_iter()
+    }
+}
+
 /// For jobs whose files can be seen through an overlay, as those of containers are.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {

@@ -12,6 +12,13 @@ use wideleaf_kbuild::{Arch, PageSize};
 /// Guest memory of a job that needs little.
 pub const MEMORY: u64 = 1 << 30;
 
+/// Guest memory of a job whose disk is persistent memory.
+pub const DAX_MEMORY: u64 = 2 << 30;
+
+/// The parameter by which the kernel takes a part of that for the disk: as much as any image of a
+/// few files has, from 1G on.
+pub const DAX_PARAMETER: &str = "memmap=768M!1G";
+
 /// Where the guest mounts its disk.
 pub const MOUNT_POINT: &str = "/mnt";
 
@@ -62,6 +69,8 @@ pub struct Disk {
     pub read_ahead: u64,
     /// Requests a second that it answers; `None`: as many as it can.
     pub rate: Option<u32>,
+    /// Whether it is persistent memory, of which files are mapped where they are.
+    pub dax: bool,
 }
 
 impl Disk {
@@ -73,6 +82,7 @@ impl Disk {
             aligned: false,
             read_ahead: 128 << 10,
             rate: None,
+            dax: false,
         }
     }
 }
@@ -114,10 +124,14 @@ impl Plan {
         file.memory = self.pressure;
         file.disk = self.disk.as_ref().map(|disk| {
             let window = (disk.read_ahead >> 10) as u32;
-            protocol::Disk {
+            let file = protocol::Disk {
                 mount_point: MOUNT_POINT.into(),
                 writable: disk.contents.is_written(),
                 ..protocol::Disk::new(disk.filesystem.name(), Some(window))
+            };
+            match disk.dax {
+                true => file.in_memory(),
+                false => file,
             }
         });
         file

@@ -4,7 +4,7 @@
 use crate::common::Common;
 use crate::disk::DiskFor;
 use crate::job::AnyJob;
-use crate::plan::{Disk, Plan};
+use crate::plan::{DAX_PARAMETER, Disk, Plan};
 use crate::profiles::{self, default_profile};
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -99,6 +99,9 @@ impl Target {
                 "--fs erofs is only read, and the job {job} writes to its disk: known are xfs, ext4"
             );
         }
+        if disk.is_some_and(|disk| disk.dax) && arch != Arch::X86_64 {
+            bail!("--dax: no {arch} guest has persistent memory: ask for --arch x86_64");
+        }
         Ok(Self {
             distribution,
             plan,
@@ -165,10 +168,14 @@ impl Target {
     /// Kernel parameters besides those of every guest. Figures of two boots must be comparable, so
     /// kernels that a distribution has randomise their own addresses in none.
     pub fn parameters(&self) -> String {
-        match self.distribution {
-            Some(_) => format!("nokaslr {}", self.common.append),
-            None => self.common.append.clone(),
-        }
+        let dax = self.plan.disk.as_ref().is_some_and(|disk| disk.dax);
+        let own = [
+            self.distribution.is_some().then_some("nokaslr"),
+            dax.then_some(DAX_PARAMETER),
+        ];
+        let own = own.into_iter().flatten();
+        let all: Vec<_> = own.chain([self.common.append.as_str()]).collect();
+        all.join(" ").trim_end().to_string()
     }
 
     /// Whom a disk is for.

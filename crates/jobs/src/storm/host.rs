@@ -12,8 +12,8 @@ use wideleaf_lab::common::Common;
 use wideleaf_lab::disk::Contents;
 use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
-use wideleaf_lab::options::{Fs, Overlay, ReadAhead, Seed};
-use wideleaf_lab::plan::{Asked, Disk, MOUNT_POINT, Plan};
+use wideleaf_lab::options::{Dax, Fs, Overlay, ReadAhead, Seed};
+use wideleaf_lab::plan::{Asked, DAX_MEMORY, Disk, MOUNT_POINT, Plan};
 use wideleaf_lab::results::figures::{Figure, Figures, figure};
 use wideleaf_lab::results::row::Row;
 
@@ -66,6 +66,10 @@ pub struct Options {
     #[command(flatten)]
     #[serde(flatten)]
     pub fs: Fs,
+    /// The disk's memory.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub dax: Dax,
     /// Over the disk.
     #[command(flatten)]
     #[serde(flatten)]
@@ -124,10 +128,15 @@ impl Job for Storm {
         };
         let disk = Disk {
             rate,
+            dax: own.dax.is_used,
             ..own.fs.disk(contents)
         };
         let mut plan = Plan::new(&task, PATIENCE_S + own.seconds);
         plan.fragments.extend(own.overlay.fragments());
+        plan.fragments.extend(own.dax.fragments());
+        if own.dax.is_used {
+            plan = plan.with_memory(DAX_MEMORY);
+        }
         Ok(plan.with_disk(own.window.of(disk, asked.page_size)?))
     }
 
@@ -180,13 +189,14 @@ impl Job for Storm {
     fn title(&self, measured: &Measured<'_, Self>) -> String {
         let own = &measured.own;
         format!(
-            "storm {}: {} s, {} CPUs, seed {}, {}{},",
+            "storm {}: {} s, {} CPUs, seed {}, {}{}{},",
             own.scenario,
             own.seconds,
             measured.common.cpus,
             own.seed.seed,
             own.overlay.title(),
-            own.fs.fs.title()
+            own.fs.fs.title(),
+            if own.dax.is_used { " with DAX" } else { "" }
         )
     }
 
@@ -229,9 +239,10 @@ fn injects(own: &Options, common: &Common) -> bool {
     own.scenario == Scenario::All && common.has_extra(INJECTING)
 }
 
-/// Whether the file system reads wide folios: 6.12's ext4 has none.
+/// Whether files are read into wide folios: with DAX they are not read, and 6.12's ext4 has none.
 fn has_wide_folios(measured: &Measured<'_, Storm>) -> bool {
-    measured.base != Base::V6_12 || measured.own.fs.fs != Filesystem::Ext4
+    let own = &measured.own;
+    !own.dax.is_used && (measured.base != Base::V6_12 || own.fs.fs != Filesystem::Ext4)
 }
 
 /// What happened at all.
@@ -272,6 +283,17 @@ mod tests {
         assert!(!agrees(Variant::Patched, 0, Filesystem::Xfs));
         assert!(agrees(Variant::Pristine, 0, Filesystem::Xfs));
         assert!(agrees(Variant::Patched, 0, Filesystem::Ext4));
+    }
+
+    #[test]
+    fn nothing_is_collapsed_where_files_are_mapped_in_place() {
+        let mut run = run(Variant::Patched, 1);
+        run.outcome = json!({ "counts": { (COLLAPSED): 0 } });
+        let mut comparison = comparison_of(&Storm, vec![run]);
+        comparison.options["scenario"] = Scenario::Locked.name().into();
+        assert!(Storm.look(&comparison).unwrap().agree().is_err());
+        comparison.options["dax"] = true.into();
+        assert!(Storm.look(&comparison).unwrap().agree().is_ok());
     }
 
     #[test]

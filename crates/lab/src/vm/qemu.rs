@@ -49,6 +49,8 @@ pub struct Guest<'a> {
     pub console: &'a Path,
     /// Whether an x86-64 machine tells of its devices by ACPI, for kernels that read nothing else.
     pub acpi: bool,
+    /// Whether such a machine has a PCI bus.
+    pub pcie: bool,
     /// More kernel parameters.
     pub parameters: &'a str,
     /// The TLB plugin, if the job counts.
@@ -103,12 +105,14 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
             "-machine virt,gic-version=3,dtb-randomness=off,mte=on,memory-backend=ram"
         }
         Arch::Arm64 => "-machine virt,gic-version=3,dtb-randomness=off,memory-backend=ram",
-        // By ACPI the kernel finds no PIC, and leaves it unmasked: in virtual time the PIT's first
-        // interrupt comes as soon as it allows any, by vector 0, and is a divide error.
-        Arch::X86_64 if guest.acpi && guest.plugin.is_some() => {
+        // By ACPI the kernel finds no PIC, and leaves it unmasked: the PIT's first interrupt may
+        // come as soon as it allows any, by vector 0, and is a divide error. It is told the clock.
+        Arch::X86_64 if guest.pcie => {
+            "-machine microvm,acpi=on,pcie=on,pic=off,pit=off,rtc=on,memory-backend=ram"
+        }
+        Arch::X86_64 if guest.acpi => {
             "-machine microvm,acpi=on,pic=off,pit=off,rtc=on,memory-backend=ram"
         }
-        Arch::X86_64 if guest.acpi => "-machine microvm,acpi=on,rtc=on,memory-backend=ram",
         // Without ACPI, QEMU tells where the devices are on the command line.
         Arch::X86_64 => "-machine microvm,acpi=off,rtc=on,memory-backend=ram",
     });
@@ -312,6 +316,7 @@ mod tests {
             memory: 2 << 30,
             pluggable: None,
             acpi: false,
+            pcie: false,
             ram: Path::new("/s/a,b/ram"),
             answers: Path::new("/s/answers"),
             console: Path::new("/s/console"),
@@ -375,7 +380,13 @@ mod tests {
             acpi: true,
             ..guest(Arch::X86_64)
         });
-        assert!(args.contains("microvm,acpi=on,"), "{args}");
+        assert!(args.contains("microvm,acpi=on,pic=off,pit=off,"), "{args}");
+        let with_pci = line(&Guest {
+            acpi: true,
+            pcie: true,
+            ..guest(Arch::X86_64)
+        });
+        assert!(with_pci.contains("acpi=on,pcie=on,pic=off,pit=off,"));
         let counted = line(&Guest {
             acpi: true,
             plugin: Some(plugin()),
