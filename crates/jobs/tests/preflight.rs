@@ -77,6 +77,21 @@ fn program(folder: &Path, name: &str, script: &str) {
 }
 
 #[test]
+fn persistent_memory_is_refused_where_no_guest_has_it() {
+    let job = registry::find("storm").unwrap();
+    let ask = |arch: Arch| {
+        let (common, mut own) = usual(job);
+        own["dax"] = true.into();
+        let machine = (Base::V7_3, arch, arch.default_page_size());
+        Target::new(job, machine, common, own).map(|target| target.plan)
+    };
+    let refused = format!("{:#}", ask(Arch::Arm64).unwrap_err());
+    assert!(refused.contains("--arch x86_64"), "{refused}");
+    let plan = ask(ARCH).unwrap();
+    assert!(plan.fragments.contains(&"dax".to_string()), "{plan:?}");
+}
+
+#[test]
 fn jobs_with_a_user_land_ask_for_its_compiler_and_linker() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -132,7 +132,6 @@ impl Bench<'_> {
         let job_file = serde_json::to_vec(&plan.for_guest(job.name(), time_limit_s))?;
         initramfs::write(&archive, &self.parts.guest_binary, *arch, &job_file)?;
         let parameters = self.target.parameters();
-        let dax = plan.disk.as_ref().is_some_and(|disk| disk.dax);
         let guest = Guest {
             arch: *arch,
             kernel: &kernel.image,
@@ -147,8 +146,8 @@ impl Bench<'_> {
             ram: &ram,
             answers: &answers,
             console: &console,
-            acpi: self.target.distribution.is_some() || dax,
-            pcie: dax,
+            acpi: self.target.distribution.is_some() || plan.has_dax(),
+            pcie: plan.has_dax(),
             parameters: &parameters,
             plugin: self.parts.plugin.as_deref().map(|file| Plugin {
                 file,

@@ -37,13 +37,6 @@ pub struct Dax {
     pub is_used: bool,
 }
 
-impl Dax {
-    /// The fragments whose kernels have such disks, if it is one.
-    pub fn fragments(&self) -> impl Iterator<Item = String> {
-        self.is_used.then(|| "dax".to_string()).into_iter()
-    }
-}
-
 /// For jobs whose files can be seen through an overlay, as those of containers are.
 #[derive(clap::Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {

@@ -103,10 +103,19 @@ impl Plan {
         }
     }
 
-    /// The same with a disk.
-    pub fn with_disk(self, disk: Disk) -> Self {
-        let disk = Some(disk);
-        Self { disk, ..self }
+    /// The same with a disk, and what the kernel and the guest need for it.
+    pub fn with_disk(mut self, disk: Disk) -> Self {
+        if disk.dax {
+            self.fragments.push("dax".into());
+            self = self.with_memory(DAX_MEMORY);
+        }
+        self.disk = Some(disk);
+        self
+    }
+
+    /// Whether its disk is persistent memory.
+    pub fn has_dax(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.dax)
     }
 
     /// The same in a guest of so many bytes of memory.

@@ -99,7 +99,7 @@ impl Target {
                 "--fs erofs is only read, and the job {job} writes to its disk: known are xfs, ext4"
             );
         }
-        if disk.is_some_and(|disk| disk.dax) && arch != Arch::X86_64 {
+        if plan.has_dax() && arch != Arch::X86_64 {
             bail!("--dax: no {arch} guest has persistent memory: ask for --arch x86_64");
         }
         Ok(Self {
@@ -168,10 +168,9 @@ impl Target {
     /// Kernel parameters besides those of every guest. Figures of two boots must be comparable, so
     /// kernels that a distribution has randomise their own addresses in none.
     pub fn parameters(&self) -> String {
-        let dax = self.plan.disk.as_ref().is_some_and(|disk| disk.dax);
         let own = [
             self.distribution.is_some().then_some("nokaslr"),
-            dax.then_some(DAX_PARAMETER),
+            self.plan.has_dax().then_some(DAX_PARAMETER),
         ];
         let own = own.into_iter().flatten();
         let all: Vec<_> = own.chain([self.common.append.as_str()]).collect();

@@ -13,7 +13,7 @@ use wideleaf_lab::disk::Contents;
 use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
 use wideleaf_lab::options::{Dax, Fs, Overlay, ReadAhead, Seed};
-use wideleaf_lab::plan::{Asked, DAX_MEMORY, Disk, MOUNT_POINT, Plan};
+use wideleaf_lab::plan::{Asked, Disk, MOUNT_POINT, Plan};
 use wideleaf_lab::results::figures::{Figure, Figures, figure};
 use wideleaf_lab::results::row::Row;
 
@@ -133,10 +133,6 @@ impl Job for Storm {
         };
         let mut plan = Plan::new(&task, PATIENCE_S + own.seconds);
         plan.fragments.extend(own.overlay.fragments());
-        plan.fragments.extend(own.dax.fragments());
-        if own.dax.is_used {
-            plan = plan.with_memory(DAX_MEMORY);
-        }
         Ok(plan.with_disk(own.window.of(disk, asked.page_size)?))
     }
 
