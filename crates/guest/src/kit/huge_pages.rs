@@ -41,6 +41,17 @@ pub fn quiet_khugepaged() -> Result<()> {
     Ok(())
 }
 
+/// Has the kernel make huge pages of what is advised alone. khugepaged then leaves all else alone,
+/// even in a round that was due before [`quiet_khugepaged`]; MADV_COLLAPSE does not mind.
+///
+/// # Errors
+///
+/// If the setting cannot be written.
+pub fn only_as_advised() -> Result<()> {
+    let path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    fs::write(path, "madvise").context(path)
+}
+
 /// Has khugepaged look often; kernels without it go without.
 pub fn wake_khugepaged() {
     for (name, value) in [("scan_sleep_millisecs", "50"), ("pages_to_scan", "65536")] {

@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use wideleaf_bench::page_size;
+use wideleaf_guest::kit::huge_pages::only_as_advised;
 use wideleaf_guest::kit::mapping::{MADV_COLLAPSE, Mapping};
 use wideleaf_guest::kit::marker;
 use wideleaf_guest::kit::process::{Process, sleep};
@@ -35,6 +36,7 @@ impl Work for Collapse {
 }
 
 fn job(task: &Task, port: &Port) -> Result<Report> {
+    only_as_advised()?;
     // The kernel's first one pays for what later ones find done.
     collapse(&task.folder, 1, None).context("the first collapse")?;
     let mut report = Report::default();
@@ -97,10 +99,6 @@ impl Mappers {
 
 /// The work of one of them; it returns if it fails.
 fn map_and_sleep(block: Mapping, mut tell: &File) -> i32 {
-    // A fault on text would hand the block to khugepaged, which would be first.
-    if block.protect(libc::PROT_READ).is_err() {
-        return 1;
-    }
     read_all(block);
     // The reader waits while anyone has this end; if another process ends early, it must not.
     match tell.write_all(&[1]).map(|()| close(tell.as_raw_fd())) {
