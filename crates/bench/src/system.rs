@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::resource::{UsageWho, getrusage};
-use procfs::process::{MMapPath, Process};
+use procfs::process::{MMapPath, MountInfos, Process};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -202,9 +202,45 @@ pub fn filesystem(path: &Path) -> Result<String> {
         .with_context(|| format!("/proc/self/mountinfo: no mount above {}", real.display()))
 }
 
+/// Options of the file system that was mounted last on a place, as proc(5) has them: names, and
+/// values of those that have one. `None` if nothing is mounted there.
+pub fn filesystem_options(place: &Path) -> Result<Option<HashMap<String, Option<String>>>> {
+    let mounts = Process::myself()
+        .and_then(|me| me.mountinfo())
+        .context("/proc/self/mountinfo")?;
+    Ok(options_on(place, mounts))
+}
+
+fn options_on(place: &Path, mounts: MountInfos) -> Option<HashMap<String, Option<String>>> {
+    let mut there = mounts
+        .0
+        .into_iter()
+        .filter(|mount| mount.mount_point == place);
+    there.next_back().map(|mount| mount.super_options)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromRead;
+
+    #[test]
+    fn options_are_of_the_file_system_that_was_mounted_last() {
+        let text = "\
+            15 1 0:13 / /sys rw - sysfs sysfs rw\n\
+            16 1 259:0 / /mnt rw - xfs /dev/pmem0 rw,dax=inode\n\
+            17 1 259:0 / /mnt rw,dax=never - xfs /dev/pmem0 rw,attr2,dax=always,noquota\n\
+            18 1 259:1 / /mnt2 rw - xfs /dev/pmem1 rw,inode64\n";
+        let on = |place| {
+            let mounts = MountInfos::from_read(text.as_bytes()).unwrap();
+            options_on(Path::new(place), mounts)
+        };
+        let found = on("/mnt").unwrap();
+        assert_eq!(found["dax"].as_deref(), Some("always"));
+        assert_eq!(found["attr2"], None);
+        assert!(!on("/mnt2").unwrap().contains_key("dax"));
+        assert!(on("/").is_none());
+    }
 
     #[test]
     fn sectors_read_is_the_third_field() {

@@ -9,9 +9,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// proc(5): the mount point is the fifth field, the file system's options the third after ` - `.
-const MOUNTS: &str = "/proc/self/mountinfo";
+use wideleaf_bench::system::filesystem_options;
 
 /// File system, mount point, and whether a guest can do without it.
 const PSEUDO: [(&str, &str, bool); 6] = [
@@ -83,27 +81,24 @@ pub fn disk(disk: &Disk) -> Result<u32> {
     .with_context(|| {
         format!("mount {node} ({filesystem}, {flags:?}, `{options}`) on {mount_point}")
     })?;
-    let mounts = fs::read_to_string(MOUNTS).context(MOUNTS)?;
-    for option in options.split(',').filter(|option| !option.is_empty()) {
-        ensure!(
-            stands(option, mount_point, &mounts),
-            "{MOUNTS}: {filesystem} on {mount_point} has dropped `{option}`: see the console for why"
-        );
-    }
+    ensure_kept(options, mount_point)?;
     Ok(window)
 }
 
-/// Whether the file system that was mounted last on `mount_point` has the option. Some drop with
-/// a message what the device cannot do, and mount all the same.
-fn stands(option: &str, mount_point: &str, mounts: &str) -> bool {
-    let lines = mounts.lines().rev();
-    let of_mount = lines.filter_map(|line| line.split_once(" - "));
-    let mut there = of_mount.filter(|(mount, _)| mount.split(' ').nth(4) == Some(mount_point));
-    let Some((_, of_filesystem)) = there.next() else {
-        return false;
-    };
-    let options = of_filesystem.split(' ').nth(2).unwrap_or_default();
-    options.split(',').any(|found| found == option)
+/// Some file systems drop with a message what the device cannot do, and mount all the same.
+fn ensure_kept(options: &str, mount_point: &str) -> Result<()> {
+    let found = filesystem_options(Path::new(mount_point))?.unwrap_or_default();
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        ensure!(
+            found.get(name).map(Option::as_deref) == Some(value),
+            "{mount_point}: its file system has dropped `{option}`: see the console for why"
+        );
+    }
+    Ok(())
 }
 
 fn copy(from: &str, to: &str) -> Result<()> {
@@ -164,15 +159,9 @@ mod tests {
 
     #[test]
     fn an_option_that_the_file_system_drops_is_seen() {
-        let mounts = "\
-            15 1 0:13 / /sys rw - sysfs sysfs rw\n\
-            16 1 259:0 / /mnt rw - xfs /dev/pmem0 rw,dax=always\n\
-            17 1 259:0 / /mnt rw,dax=inode - xfs /dev/pmem0 rw,attr2,dax=always,noquota\n\
-            18 1 259:1 / /mnt2 rw - xfs /dev/pmem1 rw,inode64\n";
-        assert!(stands("dax=always", "/mnt", mounts));
-        assert!(!stands("dax", "/mnt", mounts));
-        assert!(!stands("dax=inode", "/mnt", mounts));
-        assert!(!stands("dax=always", "/mnt2", mounts));
-        assert!(!stands("dax=always", "/", mounts));
+        ensure_kept("", "/proc").unwrap();
+        ensure_kept("rw", "/proc").unwrap();
+        let error = ensure_kept("rw,dax=always", "/proc").unwrap_err();
+        assert!(error.to_string().contains("has dropped `dax=always`"));
     }
 }
