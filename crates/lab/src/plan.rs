@@ -118,8 +118,9 @@ impl Plan {
         self.disk.as_ref().is_some_and(|disk| disk.dax)
     }
 
-    /// The same in a guest of so many bytes of memory.
+    /// The same in a guest of so many bytes of memory, rounded up to MiB, which QEMU is given.
     pub fn with_memory(self, memory: u64) -> Self {
+        let memory = memory.next_multiple_of(1 << 20);
         Self {
             memory,
             memory_used: memory,
