@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Processes map a block of a file that is cached page by page. Then this one, which has touched
-//! none of it, asks for its collapse, and that is counted.
+//! none of it, asks for its collapse, and that is counted. At last it does so while another CPU
+//! reads the block, and counts how often it is told to try again.
 
-use super::{BLOCK, NAME, Report, Task};
+use super::{BLOCK, InUse, NAME, Report, Task};
 use anyhow::{Context, Result};
+use nix::errno::Errno;
 use nix::unistd::{close, pipe};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -15,7 +17,7 @@ use wideleaf_guest::kit::mapping::{MADV_COLLAPSE, Mapping};
 use wideleaf_guest::kit::marker;
 use wideleaf_guest::kit::process::{Process, sleep};
 use wideleaf_guest::kit::shared_file::{SharedFile, read_all};
-use wideleaf_guest::place::Place;
+use wideleaf_guest::place::{Place, pin_to};
 use wideleaf_guest::port::Port;
 use wideleaf_guest::work::Work;
 
@@ -46,14 +48,44 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
         collapse(&task.folder, mappers, Some(id)).with_context(|| name.clone())?;
         report.cases.push(name);
     }
+    if task.in_use > 0 {
+        let in_use = collapse_in_use(&task.folder, task.in_use);
+        report.in_use = Some(in_use.context("a block in use")?);
+    }
     Ok(report)
+}
+
+/// Has so many blocks collapsed, each while a process on another CPU reads all of its pages again
+/// and again.
+fn collapse_in_use(folder: &Path, tried: u32) -> Result<InUse> {
+    pin_to(0)?;
+    let path = folder.join("block");
+    let mut failed = 0;
+    for _ in 0..tried {
+        let block = map_narrow(&path)?;
+        let reader = Mappers::start(1, block, || match pin_to(1) {
+            Ok(()) => loop {
+                read_all(block);
+            },
+            Err(_) => 1,
+        })?;
+        let done = block.advise(MADV_COLLAPSE);
+        reader.end()?;
+        match done {
+            Err(error) if error.downcast_ref() == Some(&Errno::EAGAIN) => failed += 1,
+            done => done?,
+        }
+        block.unmap()?;
+        fs::remove_file(&path).with_context(|| path.display().to_string())?;
+    }
+    Ok(InUse { tried, failed })
 }
 
 /// Has a block that so many processes map become one folio, as the phase `id` if there is one.
 fn collapse(folder: &Path, mappers: u32, id: Option<u8>) -> Result<()> {
     let path = folder.join("block");
     let block = map_narrow(&path)?;
-    let processes = Mappers::start(mappers, block)?;
+    let processes = Mappers::start(mappers, block, || sleep())?;
     if let Some(id) = id {
         marker::enter(id);
     }
@@ -76,14 +108,14 @@ fn map_narrow(path: &Path) -> Result<Mapping> {
     Mapping::new(Some(at), BLOCK, prot, libc::MAP_PRIVATE, Some((&file, 0)))
 }
 
-/// Processes that have each page of the block in their page tables, and sleep.
+/// Processes that have each page of the block in their page tables.
 struct Mappers(Vec<Process>);
 
 impl Mappers {
-    /// Returns when all have it.
-    fn start(count: u32, block: Mapping) -> Result<Self> {
+    /// Returns when all have it, and then do `work`.
+    fn start(count: u32, block: Mapping, work: impl Fn() -> i32) -> Result<Self> {
         let (mut told, tell) = pipe().map(|(r, w)| (File::from(r), File::from(w)))?;
-        let fork = |_| Process::fork(|| map_and_sleep(block, &tell));
+        let fork = |_| Process::fork(|| map_and_work(block, &tell, &work));
         let all = Self((0..count).map(fork).collect::<Result<_>>()?);
         drop(tell);
         let mut words = vec![0; count as usize];
@@ -97,12 +129,12 @@ impl Mappers {
     }
 }
 
-/// The work of one of them; it returns if it fails.
-fn map_and_sleep(block: Mapping, mut tell: &File) -> i32 {
+/// What one of them does; it returns if that fails.
+fn map_and_work(block: Mapping, mut tell: &File, work: impl Fn() -> i32) -> i32 {
     read_all(block);
     // The reader waits while anyone has this end; if another process ends early, it must not.
     match tell.write_all(&[1]).map(|()| close(tell.as_raw_fd())) {
-        Ok(Ok(())) => sleep(),
+        Ok(Ok(())) => work(),
         _ => 1,
     }
 }
@@ -115,7 +147,7 @@ mod tests {
     fn all_have_mapped_the_block_when_it_is_collapsed() {
         let dir = tempfile::tempdir().unwrap();
         let block = map_narrow(&dir.path().join("block")).unwrap();
-        let mappers = Mappers::start(3, block).unwrap();
+        let mappers = Mappers::start(3, block, || sleep()).unwrap();
         for process in &mappers.0 {
             let smaps = fs::read_to_string(format!("/proc/{}/smaps", process.pid())).unwrap();
             let own = smaps.split_once(&format!("{:x}-", block.start)).unwrap().1;
@@ -131,7 +163,7 @@ mod tests {
             start: page_size(),
             len: page_size(),
         };
-        let error = Mappers::start(1, nowhere).err().unwrap();
+        let error = Mappers::start(1, nowhere, || sleep()).err().unwrap();
         assert!(error.to_string().ends_with("ended early"), "{error}");
     }
 }

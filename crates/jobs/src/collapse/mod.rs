@@ -23,11 +23,25 @@ pub struct Task {
     pub folder: PathBuf,
     /// How many processes map the block, for each case.
     pub mappers: Vec<u32>,
+    /// How many blocks are collapsed while another CPU reads them.
+    pub in_use: u32,
 }
 
-/// The guest's answer: each block became one folio.
+/// The guest's answer: each block became one folio, but for those that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Names of the cases, which are also their phases': `mappers:100`.
     pub cases: Vec<String>,
+    /// Blocks that another CPU read, if there were any.
+    #[serde(default)]
+    pub in_use: Option<InUse>,
+}
+
+/// Blocks that were to be collapsed while another CPU read them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InUse {
+    /// How many.
+    pub tried: u32,
+    /// Of these, those whose collapse failed for the moment (EAGAIN).
+    pub failed: u32,
 }
