@@ -129,7 +129,7 @@ impl Mappers {
     }
 }
 
-/// What one of them does; it returns if that fails.
+/// The life of one of them; it returns if that fails.
 fn map_and_work(block: Mapping, mut tell: &File, work: impl Fn() -> i32) -> i32 {
     read_all(block);
     // The reader waits while anyone has this end; if another process ends early, it must not.
