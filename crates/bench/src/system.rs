@@ -189,10 +189,7 @@ pub fn filesystem(path: &Path) -> Result<String> {
         .canonicalize()
         .or_else(|_| path.read_link())
         .with_context(|| path.display().to_string())?;
-    let mounts = Process::myself()
-        .and_then(|me| me.mountinfo())
-        .context("/proc/self/mountinfo")?;
-    mounts
+    own_mounts()?
         .0
         .iter()
         .filter(|mount| real.starts_with(&mount.mount_point))
@@ -205,10 +202,13 @@ pub fn filesystem(path: &Path) -> Result<String> {
 /// Options of the file system that was mounted last on a place, as proc(5) has them: names, and
 /// values of those that have one. `None` if nothing is mounted there.
 pub fn filesystem_options(place: &Path) -> Result<Option<HashMap<String, Option<String>>>> {
-    let mounts = Process::myself()
+    Ok(options_on(place, own_mounts()?))
+}
+
+fn own_mounts() -> Result<MountInfos> {
+    Process::myself()
         .and_then(|me| me.mountinfo())
-        .context("/proc/self/mountinfo")?;
-    Ok(options_on(place, mounts))
+        .context("/proc/self/mountinfo")
 }
 
 fn options_on(place: &Path, mounts: MountInfos) -> Option<HashMap<String, Option<String>>> {

@@ -40,12 +40,14 @@ impl Work for Collapse {
 fn job(task: &Task, port: &Port) -> Result<Report> {
     only_as_advised()?;
     // The kernel's first one pays for what later ones find done.
-    collapse(&task.folder, 1, None).context("the first collapse")?;
+    let first = collapse(&task.folder, 1, 0, None, |_| sleep());
+    first.and_then(|done| done).context("the first collapse")?;
     let mut report = Report::default();
     for (id, &mappers) in (1..).zip(&task.mappers) {
         let name = format!("mappers:{mappers}");
         port.begin(id, &name)?;
-        collapse(&task.folder, mappers, Some(id)).with_context(|| name.clone())?;
+        let done = collapse(&task.folder, mappers, 0, Some(id), |_| sleep());
+        done.and_then(|done| done).with_context(|| name.clone())?;
         report.cases.push(name);
     }
     if task.in_use > 0 {
@@ -58,43 +60,45 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
 /// Has so many blocks collapsed, each while a process on another CPU reads all of its pages again
 /// and again.
 fn collapse_in_use(folder: &Path, tried: u32) -> Result<InUse> {
-    pin_to(0)?;
-    let path = folder.join("block");
     let mut failed = 0;
     for _ in 0..tried {
-        let block = map_narrow(&path)?;
-        let reader = Mappers::start(1, block, || match pin_to(1) {
-            Ok(()) => loop {
+        let done = collapse(folder, 1, 1, None, |block| {
+            loop {
                 read_all(block);
-            },
-            Err(_) => 1,
+            }
         })?;
-        let done = block.advise(MADV_COLLAPSE);
-        reader.end()?;
         match done {
             Err(error) if error.downcast_ref() == Some(&Errno::EAGAIN) => failed += 1,
             done => done?,
         }
-        block.unmap()?;
-        fs::remove_file(&path).with_context(|| path.display().to_string())?;
     }
     Ok(InUse { tried, failed })
 }
 
-/// Has a block that so many processes map become one folio, as the phase `id` if there is one.
-fn collapse(folder: &Path, mappers: u32, id: Option<u8>) -> Result<()> {
+/// Has a block become one folio, as the phase `id` if there is one, while so many processes map it
+/// and do `work` on a CPU. The inner result is how the advice ended.
+fn collapse(
+    folder: &Path,
+    mappers: u32,
+    cpu: usize,
+    id: Option<u8>,
+    work: impl Fn(Mapping) -> i32,
+) -> Result<Result<()>> {
     let path = folder.join("block");
     let block = map_narrow(&path)?;
-    let processes = Mappers::start(mappers, block, || sleep())?;
+    // They are forked, so they stay there.
+    pin_to(cpu)?;
+    let processes = Mappers::start(mappers, block, || work(block))?;
+    pin_to(0)?;
     if let Some(id) = id {
         marker::enter(id);
     }
     let done = block.advise(MADV_COLLAPSE);
     marker::leave();
     processes.end()?;
-    done?;
     block.unmap()?;
-    fs::remove_file(&path).with_context(|| path.display().to_string())
+    fs::remove_file(&path).with_context(|| path.display().to_string())?;
+    Ok(done)
 }
 
 /// Maps a block as text is mapped, of a new file that is cached page by page.
