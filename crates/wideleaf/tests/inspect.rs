@@ -174,7 +174,7 @@ fn a_machine_without_a_table_is_judged_but_not_predicted() {
     let text = text(&output.stdout);
     assert!(text.contains("s390x, 64-bit, big-endian"), "{text}");
     assert!(
-        text.contains("nothing to gain") && text.contains("no prediction"),
+        text.contains("no need to change it") && text.contains("no prediction"),
         "{text}"
     );
 }

@@ -141,9 +141,11 @@ fn text_verdict(out: &mut impl Write, entry: &Entry, bytes: bool) -> Result<()> 
             "no text: no segment is executable and not writable",
         );
     };
-    let gain = match verdict.gain {
-        0 => "nothing to gain".to_string(),
-        gain => format!("{} to gain", size(gain)),
+    // Of changes to the file.
+    let gain = match (verdict.usable, verdict.gain) {
+        (0, 0) => "nothing to gain".to_string(),
+        (_, 0) => "no need to change it".to_string(),
+        (_, gain) => format!("{} to gain", size(gain)),
     };
     let sums = format!(
         "text {}: 2M leaves can map {} of it as the file is, {gain}",
