@@ -23,8 +23,20 @@ pub struct Change {
     pub values: (u64, u64),
 }
 
+/// Every comparison that was made, once: of one that was made more than once the newest.
+pub fn newest(sources: &[Source]) -> Vec<&Comparison> {
+    let newest = |made: Vec<(u64, _)>| made.last().map(|(_, comparison)| *comparison);
+    groups(sources).into_values().filter_map(newest).collect()
+}
+
 /// Whatever was measured at least twice.
 pub fn again(sources: &[Source]) -> Vec<Again<'_>> {
+    let repeated = groups(sources).into_values().filter(|made| made.len() > 1);
+    repeated.map(|made| Again { made }).collect()
+}
+
+/// All comparisons by what they are of, each in the order in which it was made.
+fn groups(sources: &[Source]) -> BTreeMap<String, Vec<(u64, &Comparison)>> {
     let mut groups: BTreeMap<String, Vec<(u64, &Comparison)>> = BTreeMap::new();
     for source in sources {
         for comparison in &source.results.comparisons {
@@ -32,20 +44,26 @@ pub fn again(sources: &[Source]) -> Vec<Again<'_>> {
             groups.entry(what(comparison)).or_default().push(made);
         }
     }
-    let mut repeated: Vec<_> = groups.into_values().filter(|made| made.len() > 1).collect();
-    repeated
-        .iter_mut()
-        .for_each(|made| made.sort_by_key(|(when, _)| *when));
-    repeated.into_iter().map(|made| Again { made }).collect()
+    for made in groups.values_mut() {
+        made.sort_by_key(|(when, _)| *when);
+    }
+    groups
 }
 
 /// What makes two comparisons the same one: all that was asked for, but the patience.
 fn what(comparison: &Comparison) -> String {
+    format!("{} {}", kind(comparison), comparison.options)
+}
+
+/// Comparisons of one kind have this in common: all that was asked for but the cases, which are
+/// the lists among the job's options.
+pub fn kind(comparison: &Comparison) -> String {
     let common = Common {
         timeout: None,
         ..comparison.common.clone()
     };
-    let own = &comparison.options;
+    let options = comparison.options.as_object().into_iter().flatten();
+    let own: Vec<_> = options.filter(|(_, value)| !value.is_array()).collect();
     let Comparison {
         job,
         base,
@@ -53,7 +71,7 @@ fn what(comparison: &Comparison) -> String {
         page_size,
         ..
     } = comparison;
-    format!("{base} {arch} {page_size} {job} {common:?} {own}")
+    format!("{base} {arch} {page_size} {job} {common:?} {own:?}")
 }
 
 impl Again<'_> {

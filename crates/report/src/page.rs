@@ -18,7 +18,7 @@ pub(crate) const STYLE: &str = include_str!("style.css");
 ///
 pub fn page(sources: &[Source], command: Command<'_>) -> String {
     let mut machines: BTreeMap<String, Vec<&Comparison>> = BTreeMap::new();
-    for comparison in sources.iter().flat_map(|s| &s.results.comparisons) {
+    for comparison in days::newest(sources) {
         machines
             .entry(machine(comparison))
             .or_default()
@@ -27,11 +27,16 @@ pub fn page(sources: &[Source], command: Command<'_>) -> String {
     let mut numbers = 0..;
     let mut sections = Vec::new();
     for (name, comparisons) in &machines {
-        let part = |comparison: &&Comparison| {
-            let number = numbers.next().unwrap_or_default();
-            section(comparison, command, number)
-        };
-        let parts: Vec<_> = comparisons.iter().map(part).collect();
+        let mut parts = Vec::new();
+        for alike in of_a_kind(comparisons) {
+            let together =
+                (alike.len() > 1).then(|| together(&alike, &format!("{}-all", numbers.start)));
+            let is_drawn = together.flatten().map(|drawn| parts.push(drawn)).is_some();
+            for comparison in alike {
+                let number = numbers.next().unwrap_or_default();
+                parts.push(section(comparison, command, number, is_drawn));
+            }
+        }
         sections.push((anchor(name), name, parts));
     }
     let again = days::again(sources);
@@ -94,7 +99,35 @@ fn anchor(name: &str) -> String {
     plain.collect()
 }
 
-fn section(comparison: &Comparison, command: Command<'_>, number: usize) -> Markup {
+/// Comparisons that differ in nothing but their cases stand together, each kind where its first is.
+fn of_a_kind<'a>(comparisons: &[&'a Comparison]) -> Vec<Vec<&'a Comparison>> {
+    let mut kinds: Vec<(String, Vec<&Comparison>)> = Vec::new();
+    for comparison in comparisons {
+        let kind = format!("{} {:?}", days::kind(comparison), comparison.variants());
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, alike)) => alike.push(comparison),
+            None => kinds.push((kind, vec![comparison])),
+        }
+    }
+    kinds.into_iter().map(|(_, alike)| alike).collect()
+}
+
+/// One picture of the counts of comparisons that differ in nothing but their cases.
+fn together(alike: &[&Comparison], id: &str) -> Option<Markup> {
+    let first = alike.first()?;
+    let job = job(first)?;
+    let all: Vec<_> = alike.iter().flat_map(|other| counts(job, other)).collect();
+    let drawn = strips::points(&all, first, id)?;
+    Some(html! {
+        article {
+            h3 { (alike.len()) " comparisons of the job " (job.facts().name) }
+            (drawn)
+        }
+    })
+}
+
+/// `is_drawn`: whether its counts stand in a picture with others already.
+fn section(comparison: &Comparison, command: Command<'_>, number: usize, is_drawn: bool) -> Markup {
     let job = job(comparison);
     let title = title(comparison);
     let look = job.and_then(|job| Some((job, job.look(comparison).ok()?)));
@@ -106,7 +139,9 @@ fn section(comparison: &Comparison, command: Command<'_>, number: usize) -> Mark
     html! {
         article {
             h3 { (title) }
-            (strips::points(&counts, comparison, &id("points")).unwrap_or_default())
+            @if !is_drawn {
+                (strips::points(&counts, comparison, &id("points")).unwrap_or_default())
+            }
             (strips::coverage(comparison, &id("coverage")).unwrap_or_default())
             details open[counts.is_empty()] { summary { "All counts" } (table_of(&rows, comparison)) }
             @for note in &notes { p.note { (note.trim()) } }
@@ -208,10 +243,15 @@ fn measured_again(again: &[Again<'_>]) -> Markup {
                                         tr {
                                             th scope="row" { (change.figure) }
                                             td { (change.variant) }
-                                            td data-label="first" { (change.values.0) }
-                                            td data-label="last" { (change.values.1) }
+                                            @let (first, last) = change.values;
+                                            td data-label="first" title=(amount::exact(first)) {
+                                                (amount::rounded(first))
+                                            }
+                                            td data-label="last" title=(amount::exact(last)) {
+                                                (amount::rounded(last))
+                                            }
                                             td data-label="change" {
-                                                (row::change(change.values.0 as f64, change.values.1 as f64))
+                                                (row::change(first as f64, last as f64))
                                             }
                                         }
                                     }
@@ -312,6 +352,27 @@ mod tests {
     }
 
     #[test]
+    fn programs_of_a_matrix_stand_in_one_picture_and_what_was_measured_twice_counts_once() {
+        let of = |day, program: &str, misses| {
+            let mut source = source(
+                day,
+                "program",
+                &json!({ format!("{program}.warm.itlb_l1_misses"): count(1000, 1000, misses) }),
+            );
+            source.results.comparisons[0].options["programs"] = json!([program]);
+            source
+        };
+        let page = shown(&[of(1, "gcc", 10), of(1, "clang", 20), of(2, "clang", 30)]);
+        assert_eq!(page.matches("<figure").count(), 1, "{page}");
+        let picture = &page[page.find("<figure").unwrap()..page.find("</figure>").unwrap()];
+        for row in [">gcc</th>", ">clang</th>", "3.00\u{a0}%"] {
+            assert!(picture.contains(row), "{row}: {picture}");
+        }
+        assert!(!picture.contains("2.00\u{a0}%"), "{picture}");
+        assert!(page.contains(">0 more changed, 0 did not<"), "{page}");
+    }
+
+    #[test]
     fn each_picture_has_a_name() {
         let page = shown(&[source(1, "exec", &exec(5))]);
         // Counts and coverage.
@@ -356,7 +417,7 @@ mod tests {
         );
         assert!(
             again.contains("random.walks</th><td>patched</td>")
-                && again.contains("\"last\">7</td><td data-label=\"change\">+40.0%"),
+                && again.contains("title=\"7\">7</td><td data-label=\"change\">+40.0%"),
             "{again}"
         );
         assert!(!again.contains("cold.faults"), "{again}");

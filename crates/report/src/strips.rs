@@ -69,7 +69,8 @@ impl Axis {
 }
 
 /// The counts as a table of points: cases are rows and counts columns. A job without cases has a
-/// row for each count. Counts of which no case has changed are named below.
+/// row for each count. The count with the largest change is first; those of which no case has changed
+/// are named below.
 pub(crate) fn points(counts: &[Count<'_>], comparison: &Comparison, id: &str) -> Option<Markup> {
     let variants = changed(comparison);
     let last = *variants.last()?;
@@ -77,10 +78,19 @@ pub(crate) fn points(counts: &[Count<'_>], comparison: &Comparison, id: &str) ->
         let mut of_it = counts.iter().filter(|count| count.what == what);
         of_it.any(|count| count.has_changed(last))
     };
-    let mut columns: Vec<&str> = counts.iter().map(|count| count.what).collect();
-    columns.dedup();
-    let (columns, unchanged): (Vec<_>, Vec<_>) =
+    let mut columns: Vec<&str> = Vec::new();
+    for count in counts {
+        if !columns.contains(&count.what) {
+            columns.push(count.what);
+        }
+    }
+    let (mut columns, unchanged): (Vec<_>, Vec<_>) =
         columns.into_iter().partition(|what| has_changed(what));
+    let largest = |what: &str| {
+        let of_it = counts.iter().filter(|count| count.what == what);
+        of_it.map(|count| count.distance(last)).fold(0.0, f64::max)
+    };
+    columns.sort_by(|a, b| largest(b).total_cmp(&largest(a)));
     let drawn: Vec<_> = counts
         .iter()
         .filter(|count| columns.contains(&count.what))
