@@ -221,10 +221,17 @@ impl File {
             shift.is_multiple_of(*leaf) && last.is_some_and(|last| last <= end)
         })
     }
+
+    /// `thp_mmap_align()` of the series align, for as much memory as glibc's ld.so reserves for a
+    /// library whose `p_align` is above a page.
+    fn reserved(&self, length: u64) -> Option<u64> {
+        let widest = self.leaves[1..].last().copied();
+        widest.filter(|leaf| *leaf <= length)
+    }
 }
 
 /// The alignment that the patched kernel gives: its ELF loader for programs,
-/// its mmap for libraries that do not ask for one themselves.
+/// its mmap for libraries and for the memory that ld.so reserves for them.
 fn patched_placement(elf: &Elf, file: &File) -> Placement {
     let page = file.page;
     let pristine = elf.as_loaded().placement(page, pmd(page));
@@ -233,7 +240,7 @@ fn patched_placement(elf: &Elf, file: &File) -> Placement {
     };
     let size = match elf.kind {
         Kind::PositionDependent => None,
-        Kind::Library if elf.max_align() > page => None,
+        Kind::Library if elf.max_align() > page => file.reserved(elf.span() + elf.max_align()),
         Kind::Library => file.align(first.offset & !(page - 1), elf.span(), 0),
         // exec_alignment() in fs/binfmt_elf.c: by the segments with text.
         _ => {
@@ -251,5 +258,23 @@ fn patched_placement(elf: &Elf, file: &File) -> Placement {
         Some(size) if elf.kind == Kind::Library => Placement::ByMmap(size),
         Some(size) => Placement::Aligned(size),
         None => pristine,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ld_so_reserves_is_aligned_if_it_holds_a_leaf() {
+        let file = |leaves: &[u64]| File {
+            size: 0,
+            page: 4096,
+            leaves: leaves.to_vec(),
+        };
+        let arm64 = file(&[4096, 64 << 10, LEAF_2M]);
+        assert_eq!(arm64.reserved(LEAF_2M), Some(LEAF_2M));
+        assert_eq!(arm64.reserved(LEAF_2M - 4096), None);
+        assert_eq!(file(&[4096]).reserved(LEAF_2M), None);
     }
 }
