@@ -84,7 +84,8 @@ impl Results {
     pub fn read(path: &Path) -> Result<Self> {
         let what = || path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(what)?;
-        let value: serde_json::Value = serde_json::from_str(&text).with_context(what)?;
+        // Text that is no JSON is no results file either.
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         ensure!(
             value["schema"] == SCHEMA,
             "{}: not a results file of the lab: 'wideleaf lab run --json FILE' writes one",

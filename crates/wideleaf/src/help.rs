@@ -47,11 +47,11 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// On a screen.
+    /// On a screen of 80 columns.
     const LINES: usize = 40;
 
     fn all() -> Command {
-        let mut command = grouped(crate::Cli::command());
+        let mut command = grouped(crate::Cli::command()).term_width(80);
         command.build();
         command
     }

@@ -57,15 +57,15 @@ enum Command {
     Bench(cmd_bench::Args),
     /// List or prune what the lab keeps in the user's cache folder
     Cache(cmd_cache::Args),
-    /// Map the text of running processes by wide leaves, where the kernel can
+    /// Map the text of running processes by wide leaves, if the kernel can
     Collapse(cmd_collapse::Args),
-    /// Report what this machine allows, what to change and how to persist it
+    /// Report what this machine allows, and what to change
     Doctor(cmd_doctor::Args),
     /// Undo enable, byte for byte
     Disable(cmd_enable::DisableArgs),
     /// Write what keeps text wide from the next boot on, and show it first
     Enable(cmd_enable::Args),
-    /// Read the text of files into the page cache by folios of a leaf's size
+    /// Read the text of files into the page cache by wide folios
     Fill(cmd_fill::Args),
     /// Write manual pages and shell completions
     Gen(cmd_gen::Args),
@@ -87,9 +87,9 @@ enum Command {
     Run(cmd_run::Args),
     /// Put aligned copies of programs on huge pages in their place
     Stage(cmd_stage::Args),
-    /// Show which leaves map the text of running processes, live, and draw the text of one
+    /// Show which leaves map the text of running processes, live
     Top(cmd_top::Args),
-    /// Run a command plainly and with wide text in turns, and say what that changed
+    /// Run a command plainly and with wide text in turns, and compare
     Try(cmd_try::Args),
     /// Undo stage
     Unstage(cmd_stage::UnstageArgs),

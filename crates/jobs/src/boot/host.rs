@@ -30,10 +30,7 @@ impl Job for Boot {
                 "boot --referee",
                 "boot --tree ~/linux --patched HEAD --variants patched",
             ],
-            ..Facts::new(
-                NAME,
-                "nothing: whether the kernels boot to user space and power off",
-            )
+            ..Facts::new(NAME, "nothing: whether the kernels boot and power off")
         }
     }
 

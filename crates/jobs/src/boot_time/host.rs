@@ -41,7 +41,7 @@ impl Job for BootTime {
             ],
             ..Facts::new(
                 NAME,
-                "instructions to /init and to power-off, memory and page tables taken by boot",
+                "instructions, memory and page tables that a boot takes",
             )
         }
     }

@@ -53,7 +53,7 @@ impl Job for Contpte {
             examples: &["contpte --referee --page-size 4K"],
             ..Facts::new(
                 NAME,
-                "contiguous groups through mprotect, fork, copy on write, mremap, munmap, reclaim; arm64",
+                "contiguous groups through mprotect, fork, munmap, reclaim",
             )
         }
     }

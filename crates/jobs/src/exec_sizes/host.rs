@@ -50,10 +50,7 @@ impl Job for ExecSizes {
             counts: true,
             cases: Some("size of the mapping"),
             examples: &["exec-sizes --variants pristine,reads,patched"],
-            ..Facts::new(
-                NAME,
-                "the exec job at mapping sizes from 64K to 512M, each with a file of its own",
-            )
+            ..Facts::new(NAME, "the exec job at mapping sizes from 64K to 512M")
         }
     }
 

@@ -48,7 +48,7 @@ impl Job for Faults {
             examples: &["faults --referee", "faults --swap --repeat 3"],
             ..Facts::new(
                 NAME,
-                "TLB invalidations for each fault while another thread gives memory back",
+                "TLB invalidations of faults while a thread gives memory back",
             )
         }
     }

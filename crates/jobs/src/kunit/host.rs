@@ -41,10 +41,7 @@ impl Job for Kunit {
             // Those of the linear map split leaves of the kernel that they run in.
             defaults: &[("cpu_model", "bbm")],
             examples: &["kunit --variants linear-map --extra linear"],
-            ..Facts::new(
-                NAME,
-                "a kernel's own KUnit suites, those of our series: which tests pass",
-            )
+            ..Facts::new(NAME, "a kernel's own KUnit suites: which tests pass")
         }
     }
 

@@ -40,10 +40,7 @@ impl Job for LinearMap {
                 "linear-map --memory 64G --append rodata=full",
                 "linear-map --variants pristine --append rodata=on",
             ],
-            ..linear::facts(
-                NAME,
-                "the kernel's linear map after boot: bytes by leaf, bytes of page tables",
-            )
+            ..linear::facts(NAME, "the kernel's linear map after boot: bytes by leaf")
         }
     }
 

@@ -77,7 +77,7 @@ impl Job for LinearOthers {
             examples: &["linear-others --variants linear-map --extra storm"],
             ..linear::crowded(
                 NAME,
-                "the linear map's changes meet ptdump, kexec, CPU and memory hotplug, hibernation, kfence",
+                "the linear map meets kexec, hotplug, hibernation, kfence",
             )
         }
     }

@@ -60,10 +60,7 @@ impl Job for LinearStorm {
                 "linear-storm --cpus 4 --seed 7",
                 "linear-storm --extra storm",
             ],
-            ..linear::crowded(
-                NAME,
-                "secret memory and filters come and go: no byte lost, the linear map wide again",
-            )
+            ..linear::crowded(NAME, "secret memory and filters come and go: no byte lost")
         }
     }
 

@@ -75,10 +75,7 @@ impl Job for LinearWork {
             counts: true,
             fragments: &["linear", "crypt"],
             examples: &["linear-work --page-size 4K --size 128M --calls 2000 --repeat 3"],
-            ..linear::facts(
-                NAME,
-                "page cache reads, requests, an encrypted disk: the kernel's own data TLB misses and walks",
-            )
+            ..linear::facts(NAME, "the kernel's own TLB misses in reads and requests")
         }
     }
 

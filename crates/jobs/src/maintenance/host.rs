@@ -29,7 +29,7 @@ impl Job for Maintenance {
             examples: &["maintenance --referee --json findings.json"],
             ..Facts::new(
                 NAME,
-                "memory protected, unmapped, moved, shared, reused: work for --referee",
+                "memory protected, unmapped, moved: work for --referee",
             )
         }
     }

@@ -73,7 +73,7 @@ impl Job for MmSelftests {
             examples: &["mm-selftests --repeat 2 --tests 'mmap mremap thp'"],
             ..Facts::new(
                 NAME,
-                "the base's own tools/testing/selftests/mm: which tests do not end the same way",
+                "the base's own selftests/mm: which do not end the same way",
             )
         }
     }

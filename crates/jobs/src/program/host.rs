@@ -102,11 +102,7 @@ impl Job for Programs {
                 "program --programs gcc,clang --arch x86_64",
                 "program --programs all --base all",
             ],
-            ..Facts::new(
-                NAME,
-                "programs of Debian, from perl to a database, under the real ld.so, and a library under \
-                 musl's: faults, instructions, bytes read, TLB misses, page walks, leaves by file",
-            )
+            ..Facts::new(NAME, "programs of Debian, from perl to a database")
         }
     }
 

@@ -113,11 +113,7 @@ impl Job for Services {
                 "services --base 7.3 --arch x86_64",
                 "services --programs postgresql --ways service,overlay --fs ext4",
             ],
-            ..Facts::new(
-                NAME,
-                "programs as services of Debian's systemd, and in containers of its Podman on overlays \
-                 and on EROFS: faults, bytes read, TLB misses, page walks, leaves by file",
-            )
+            ..Facts::new(NAME, "programs as services of systemd, and in containers")
         }
     }
 

@@ -84,7 +84,7 @@ impl Job for SharedWrites {
             examples: &["shared-writes --variants pristine,khugepaged,patched"],
             ..Facts::new(
                 NAME,
-                "write faults on shared mappings: instructions, faults, invalidations for each page",
+                "write faults on shared mappings: instructions, faults",
             )
         }
     }

@@ -117,7 +117,7 @@ impl Job for Sparse {
             ],
             ..Facts::new(
                 NAME,
-                "text of which 1 to 100 % is executed: bytes read per byte executed, faults, walks, leaves",
+                "text of which 1 to 100 % is executed: bytes read, walks",
             )
         }
     }

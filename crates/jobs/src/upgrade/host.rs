@@ -51,11 +51,7 @@ impl Job for Upgrade {
                 "upgrade --base 7.3 --arch x86_64",
                 "upgrade --fs ext4 --patience 120",
             ],
-            ..Facts::new(
-                NAME,
-                "dpkg installs a library's next version while a service of systemd has it mapped: text \
-                 by leaf before and after, and when the new text is wide",
-            )
+            ..Facts::new(NAME, "dpkg upgrades a library that a running service maps")
         }
     }
 

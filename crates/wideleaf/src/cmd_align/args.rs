@@ -67,7 +67,13 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["restore", "backup", "all", "always"])]
     pub(super) oci: bool,
     /// With --oci, only images of this platform, as linux/arm64; may be repeated
-    #[arg(long, value_name = "OS/ARCH", value_delimiter = ',', requires = "oci")]
+    #[arg(
+        long,
+        value_name = "OS/ARCH",
+        value_delimiter = ',',
+        requires = "oci",
+        hide_short_help = true
+    )]
     pub(super) platform: Vec<String>,
     /// Write the result to this file; for several files, into this folder
     #[arg(short, long, value_name = "OUT", conflicts_with = "in_place")]
@@ -97,7 +103,8 @@ pub struct Args {
         long,
         value_name = "WHAT",
         default_value = "refuse",
-        requires = "in_place"
+        requires = "in_place",
+        hide_short_help = true
     )]
     pub(super) hard_links: Links,
     /// Align setuid and signed files, such with appended data and such that strip would
@@ -111,14 +118,14 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["only_gaining", "restore"])]
     pub(super) always: bool,
     /// Leave files alone whose text gains no 2M leaf by it, whatever --leaf is (the default for 2M)
-    #[arg(long, conflicts_with = "restore")]
+    #[arg(long, conflicts_with = "restore", hide_short_help = true)]
     pub(super) only_gaining: bool,
     /// Make code and the constants beside it one segment where that gives whole blocks, as linking
     /// with noseparate-code does; the constants can be executed then
     #[arg(long, conflicts_with_all = ["restore", "oci"])]
     pub(super) merge: bool,
     /// Do not append the note (some 2K) that --restore needs
-    #[arg(long, conflicts_with = "restore")]
+    #[arg(long, conflicts_with = "restore", hide_short_help = true)]
     pub(super) no_note: bool,
     /// Tell what would be done, and write nothing
     #[arg(short = 'n', long)]

@@ -104,7 +104,18 @@ const OFTEN: [&str; 7] = [
 ];
 
 /// Options of some jobs that `-h` leaves out.
-const SELDOM: [&str; 2] = ["free_memory", "fragmented"];
+const SELDOM: [&str; 10] = [
+    "calls",
+    "data",
+    "fault_around",
+    "fragmented",
+    "freed",
+    "free_memory",
+    "memory_limit",
+    "read_ahead",
+    "seed",
+    "trace",
+];
 
 /// The options of every job. Every command of `wideleaf` defines all jobs when it starts, so these
 /// are looked up once.
