@@ -8,6 +8,9 @@ use crate::perf::Events;
 use crate::report::{ColdReport, ExecReport, Faults, Figure, PhaseReport, Smaps};
 use crate::{page_size, sweep, system};
 use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,6 +19,9 @@ use wideleaf_kit::arch::Arch;
 use wideleaf_kit::size::short;
 
 pub use crate::system::{Evict, ReadCounter, ReclaimCounter};
+
+/// How long memory stays short after the first sweep: so that the kernel's threads see it.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// The measured parts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub struct Surroundings {
     pub perf_events: bool,
     /// Where to see what memory pressure did; `None`: not asked for.
     pub reclaim: Option<ReclaimCounter>,
+    /// A child of this process that holds memory, and is killed two seconds after the first sweep.
+    pub holder: Option<Pid>,
 }
 
 impl Surroundings {
@@ -73,6 +81,7 @@ impl Surroundings {
             reads: ReadCounter::OwnProcess,
             perf_events: true,
             reclaim: None,
+            holder: None,
         }
     }
 
@@ -85,6 +94,7 @@ impl Surroundings {
             reads: ReadCounter::BlockDevice(disk.to_owned()),
             perf_events: false,
             reclaim: Some(ReclaimCounter { cgroup }),
+            holder: None,
         }
     }
 }
@@ -125,6 +135,7 @@ pub fn run(
         watcher,
         stubs: &stubs,
         mapping: &mapping,
+        threads: options.threads,
         settle: Duration::from_secs(options.settle_s.into()),
     };
     run.rehearse()?;
@@ -141,6 +152,7 @@ struct Measurement<'a> {
     watcher: &'a mut dyn Watcher,
     stubs: &'a StubFile,
     mapping: &'a Mapping,
+    threads: u32,
     settle: Duration,
 }
 
@@ -167,11 +179,22 @@ impl Measurement<'_> {
         self.watcher.begin(Phase::Cold, "cold sweep");
         let Plan { stride, stubs, .. } = self.plan;
         let (address, settle) = (self.mapping.address(), self.settle);
+        let (others, holder) = (1..self.threads, self.around.holder);
+        let mut freed = Ok(());
+        // SAFETY: plan() made sure that all stubs lie in the mapping.
+        let sweep = || unsafe { sweep::in_order(address, stride, stubs) };
         let phase = measured(self.around, self.watcher, Phase::Cold, stubs, || {
-            // SAFETY: plan() made sure that all stubs lie in the mapping.
-            unsafe { sweep::in_order(address, stride, stubs) }
+            thread::scope(|scope| {
+                others.for_each(|_| drop(scope.spawn(sweep)));
+                sweep();
+            });
+            if let Some(holder) = holder {
+                thread::sleep(SHORT);
+                freed = end(holder);
+            }
             thread::sleep(settle);
         })?;
+        freed?;
         Ok(ColdReport {
             phase,
             resident_before,
@@ -190,12 +213,22 @@ impl Measurement<'_> {
         let address = self.mapping.address();
         // SAFETY: plan() made sure that all stubs lie in the mapping.
         unsafe { sweep::in_order(address, stride, stubs) };
+        if self.around.holder.is_some() {
+            // Pages that reclaim took are back now, and may become wide.
+            thread::sleep(self.settle);
+        }
         self.watcher.begin(Phase::Random, "random calls");
         measured(self.around, self.watcher, Phase::Random, calls, || {
             // SAFETY: as above; a target is always one of the stubs.
             unsafe { sweep::random(address, stride, stubs, calls, seed) };
         })
     }
+}
+
+/// Kills a child, and waits until all that it had is free.
+fn end(child: Pid) -> Result<()> {
+    kill(child, Signal::SIGKILL).context("kill")?;
+    waitpid(child, None).context("waitpid").map(drop)
 }
 
 /// Does the work and counts what happens meanwhile.

@@ -91,6 +91,8 @@ pub struct ExecOptions {
     pub cold: bool,
     /// How that is filled first; `None`: it stays empty.
     pub cached: Option<Cached>,
+    /// Threads that do the first sweep at once, each all of it.
+    pub threads: u32,
     /// Seconds of sleep at the end of the first sweep, in which the kernel's threads may go on.
     pub settle_s: u32,
     /// Whether to measure random calls after a full sweep.
@@ -110,6 +112,7 @@ impl Default for ExecOptions {
             seed: 1,
             cold: true,
             cached: None,
+            threads: 1,
             settle_s: 0,
             random: true,
             align: None,

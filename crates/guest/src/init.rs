@@ -91,6 +91,7 @@ pub(crate) fn serve(jobs: &[&dyn AnyWork], path: &str) {
             window: None,
             device: job.disk.as_ref().map(|disk| disk.device.as_str()),
             cgroup: None,
+            holder: None,
         };
         answer(known, &job, &place, port)
     });
@@ -132,10 +133,12 @@ fn work(known: &dyn AnyWork, job: &Job, port: &Port) -> Result<()> {
     if !known.wants_khugepaged() {
         huge_pages::quiet_khugepaged()?;
     }
+    let window = job.disk.as_ref().map(setup::disk).transpose()?;
     let place = Place {
-        window: job.disk.as_ref().map(setup::disk).transpose()?,
+        window,
         device: job.disk.as_ref().map(|disk| disk.device.as_str()),
-        cgroup: memory::arrange(&job.memory)?,
+        holder: memory::hold(&job.memory)?,
+        cgroup: job.memory.limit.map(memory::limit).transpose()?,
     };
     answer(known, job, &place, port)
 }

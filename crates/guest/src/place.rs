@@ -16,6 +16,8 @@ pub struct Place<'a> {
     pub window: Option<u32>,
     /// The cgroup that limits this process' memory, if one does.
     pub cgroup: Option<PathBuf>,
+    /// The child that holds memory so that little is free, if one does.
+    pub holder: Option<Pid>,
 }
 
 impl Place<'_> {

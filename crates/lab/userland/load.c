@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // A program without a libc, to be loaded by any loader. Alone it writes where
-// it, its loader and its library came to lie. With an argument it does that
+// it, its loader, its library, its heap and its stack came to lie. With an argument it does that
 // work instead: see main().
 
 /* Cross compilers come without the kernel's headers. */
 #ifdef __x86_64__
-enum { SYS_WRITE = 1, SYS_MMAP = 9, SYS_EXIT_GROUP = 231, SYS_OPENAT = 257 };
+enum { SYS_WRITE = 1, SYS_MMAP = 9, SYS_BRK = 12, SYS_EXIT_GROUP = 231, SYS_OPENAT = 257 };
 #else
-enum { SYS_OPENAT = 56, SYS_WRITE = 64, SYS_EXIT_GROUP = 94, SYS_MMAP = 222 };
+enum { SYS_OPENAT = 56, SYS_WRITE = 64, SYS_EXIT_GROUP = 94, SYS_BRK = 214, SYS_MMAP = 222 };
 #endif
 enum { CWD = -100, READABLE = 1, SHARED = 1, PRIVATE = 2, FIXED = 0x10, ANONYMOUS = 0x20 };
 enum { LOW_2G = 0x40, DENY_WRITE = 0x800 };
@@ -97,7 +97,7 @@ void wideleaf_main(unsigned long *stack)
 {
 	unsigned long argc = stack[0], *aux = stack + argc + 2;
 	const char **argv = (const char **)stack + 1;
-	unsigned long found[3] = { (unsigned long)wideleaf_main, 0, (unsigned long)wideleaf_text };
+	unsigned long found[5] = { (unsigned long)wideleaf_main, 0, (unsigned long)wideleaf_text };
 
 	if (argc == 3 && argv[1][0] == 'w') {
 		sweep(decimal(argv[2]));
@@ -107,6 +107,8 @@ void wideleaf_main(unsigned long *stack)
 		found[2] = map(argv[1][0], argv[2]);
 	if (argc == 2)
 		found[2] = reserve(argv[1][0] == 'r' ? DENY_WRITE : 0);
+	found[3] = call(SYS_BRK, 0, 0, 0, 0, 0, 0);
+	found[4] = (unsigned long)stack;
 	while (*aux++)
 		;
 	for (; aux[0] != AUX_END; aux += 2)

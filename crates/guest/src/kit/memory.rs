@@ -7,7 +7,7 @@ use crate::kit::page_cache::drop_caches;
 use crate::kit::process::{Process, sleep};
 use crate::protocol::MemoryPressure;
 use anyhow::{Context, Result, ensure};
-use nix::unistd::pipe;
+use nix::unistd::{Pid, pipe};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -15,17 +15,14 @@ use std::path::PathBuf;
 /// What one step takes at least. Less would be a waste of system calls, more could overshoot.
 const STEP: u64 = 2 << 20;
 
-/// Makes memory scarce as asked. Returns the cgroup that this process is in from now on, if its
-/// memory is limited.
-pub fn arrange(pressure: &MemoryPressure) -> Result<Option<PathBuf>> {
-    if let Some(free) = pressure.free {
-        fill(free, pressure.fragmented)?;
-    }
-    pressure.limit.map(limit).transpose()
+/// Has a child hold memory so that no more is free than asked, if that is asked.
+pub fn hold(pressure: &MemoryPressure) -> Result<Option<Pid>> {
+    let hold = |free| fill(free, pressure.fragmented);
+    pressure.free.map(hold).transpose()
 }
 
-/// Moves this process into a cgroup of its own with this memory.max.
-fn limit(bytes: u64) -> Result<PathBuf> {
+/// Moves this process into a cgroup of its own with this memory.max in bytes.
+pub fn limit(bytes: u64) -> Result<PathBuf> {
     let group = cgroup::limited("job", &bytes.to_string())?;
     cgroup::enter(&group)?;
     Ok(group)
@@ -36,8 +33,8 @@ fn write(path: &str, text: &str) -> Result<()> {
 }
 
 /// Has a child take memory that cannot be reclaimed, until no more than `keep` bytes above the
-/// high watermarks are free. It keeps it until the machine is off.
-fn fill(keep: u64, fragmented: bool) -> Result<()> {
+/// high watermarks are free. It keeps it until it is killed.
+fn fill(keep: u64, fragmented: bool) -> Result<Pid> {
     // A boost raises the marks for a while when memory becomes fragmented, by more than may be
     // free here: it would move what this is measured by, and end in the OOM killer.
     write("/proc/sys/vm/watermark_boost_factor", "0")?;
@@ -66,11 +63,11 @@ fn fill(keep: u64, fragmented: bool) -> Result<()> {
         drop(tell);
         sleep()
     };
-    let _ = Process::fork(taker)?;
+    let child = Process::fork(taker)?;
     let mut error = String::new();
     answer.read_to_string(&mut error).context("pipe")?;
     ensure!(error.is_empty(), "cannot fill the memory: {error}");
-    Ok(())
+    Ok(child.pid())
 }
 
 fn take(keep: u64) -> Result<()> {

@@ -19,10 +19,25 @@ use wideleaf_policy::Table;
 /// log2 of the widest alignment that the series may give.
 const WIDEST_BIT: u32 = 21;
 
+/// From so few loads on, random bits are right to a fifth of one.
+const ENOUGH: u32 = 20;
+
 /// Which of the probes' words is about what: `crates/lab/userland/load.c` and
 /// `compat.c`.
 const INTERPRETER: usize = 1;
 const TEXT: usize = 2;
+const BRK: usize = 3;
+const STACK: usize = 4;
+
+/// The names of cases with programs that the kernel places begin so.
+const PROGRAM: &str = "pie-";
+
+/// Where the heap and the stack of the program with 4M of text begin.
+const HEAP: &str = "brk";
+const TOP: &str = "stack";
+
+/// The case that lies below programs, not above them.
+const LEGACY: &str = "legacy-layout-4M";
 
 /// personality(2): mmap from below, as it was before 2.6.8.
 const ADDR_COMPAT_LAYOUT: u32 = 0x020_0000;
@@ -58,7 +73,7 @@ const MAPPINGS: &[(&str, &str)] = &[
 ];
 
 /// Memory of 4M and a bit that it reserves, as ld.so does and as a heap does: case, letter.
-const RESERVED: &[(&str, &str)] = &[("reserved", "r"), ("anonymous", "a")];
+const RESERVED: &[(&str, &str)] = &[("mmap-reserved", "r"), ("mmap-anonymous", "a")];
 
 /// The job.
 #[derive(Debug)]
@@ -92,7 +107,7 @@ impl Job for Entropy {
             examples: &["entropy --base 7.3 --arch x86_64 --loads 200 --timeout 3600"],
             ..Facts::new(
                 NAME,
-                "where programs, libraries and mappings come to lie over 1000 loads: bits that vary",
+                "random bits of where programs and libraries come to lie",
             )
         }
     }
@@ -108,15 +123,17 @@ impl Job for Entropy {
         Ok(Plan::new(&task, 1200).with_disk(own.window.of(disk, asked.page_size)?))
     }
 
-    /// The limits of the issue: nothing is lost where no wide leaf helps, and
-    /// nowhere more than the step from the page to 2M. Compat tasks, which have
-    /// little address space, get what they got before.
+    /// No case has fewer random bits than pristine but programs with a block of
+    /// 2M on x86-64, none is aligned where no wide leaf helps or to more than 2M,
+    /// and the areas of a process stay apart. Compat tasks, which have little
+    /// address space, get what they got before.
     fn agree(&self, measured: &Measured<'_, Self>) -> Result<()> {
         let (arch, page_size) = (measured.arch, measured.page_size);
         let smallest = smallest_leaf(arch, page_size).with_context(|| {
             format!("the leaves of {arch} with {page_size} pages are not known")
         })?;
         for run in &measured.runs {
+            apart(&run.report.spreads).with_context(|| run.variant.to_string())?;
             for spread in &run.report.spreads {
                 let name = &spread.name;
                 let limit = LIMITS.iter().find(|(start, _)| name.starts_with(start));
@@ -140,6 +157,13 @@ impl Job for Entropy {
                     "{name}, {}: aligned to 2^{bit} instead of 2^{old}, but compat tasks get what they got before",
                     run.variant
                 );
+                let (random, had) = (random_bits(spread), random_bits(before));
+                let least = had.saturating_sub(lost(arch, name));
+                ensure!(
+                    random >= least || spread.loads < ENOUGH,
+                    "{name}, {}: {random} random bits of {had}, less than {least}",
+                    run.variant
+                );
                 let helps = mapped_size(name).is_none_or(|size| size >= smallest);
                 ensure!(
                     helps || bit <= old,
@@ -152,10 +176,11 @@ impl Job for Entropy {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let bits = "number of bits in which any two addresses differ";
-        let lowest = "the number of the lowest of these bits, 0 if none varies";
+        let bits = "log2 of the number of places of its alignment from the lowest to the highest address, rounded";
+        let lowest =
+            "the number of the lowest bit that varies, 0 if none does: log2 of the alignment";
         vec![
-            figure("<case>.varying_bits", "bits", bits),
+            figure("<case>.random_bits", "bits", bits),
             figure("<case>.lowest_bit", "bits", lowest),
             figure("<case>.distinct", "addresses", "number of different ones"),
             figure("<case>.lowest_address", "addresses", "the lowest one"),
@@ -166,7 +191,7 @@ impl Job for Entropy {
     fn measure(&self, run: &Run<'_, Self>, figures: &mut Figures) {
         for spread in &run.report.spreads {
             let mut put = |what, value| figures.put(format!("{}.{what}", spread.name), value);
-            put("varying_bits", spread.varying.count_ones().into());
+            put("random_bits", random_bits(spread).into());
             put("lowest_bit", lowest_bit(spread).into());
             put("distinct", spread.distinct);
             put("lowest_address", spread.min);
@@ -188,8 +213,7 @@ impl Job for Entropy {
 
     fn notes(&self, _: &Measured<'_, Self>) -> Vec<String> {
         vec![
-            "  bits of the address that vary, and the alignment: 2 to the power of the lowest of them".into(),
-            "  a bit that varies less often than once in these loads is not seen".into(),
+            "  random bits: log2 of the places from the lowest to the highest address; and the alignment".into(),
         ]
     }
 }
@@ -211,6 +235,10 @@ fn cases(x86: bool) -> Vec<Case> {
     }
     let command = "/wideleaf/16K/libtext.so";
     add("interpreter".into(), command.into(), "16K", INTERPRETER, 0);
+    for (name, word) in [(HEAP, BRK), (TOP, STACK)] {
+        let command = "/wideleaf/4M/libtext.so";
+        add(name.into(), command.into(), "4M", word, 0);
+    }
     for (loader, program) in [("glibc", "load"), ("musl", "load-musl")] {
         for (size, _) in TEXTS {
             let command = format!("/wideleaf/{program}");
@@ -219,7 +247,7 @@ fn cases(x86: bool) -> Vec<Case> {
     }
     let command = "/wideleaf/load";
     add(
-        "legacy-layout-4M".into(),
+        LEGACY.into(),
         command.into(),
         "4M",
         TEXT,
@@ -232,7 +260,7 @@ fn cases(x86: bool) -> Vec<Case> {
     }
     for (name, letter) in RESERVED {
         let command = format!("/wideleaf/load {letter}");
-        add(format!("mmap-{name}"), command, "16K", TEXT, 0);
+        add((*name).into(), command, "16K", TEXT, 0);
     }
     if x86 {
         for (limit, persona) in [("", 0), ("3G-", ADDR_LIMIT_3GB)] {
@@ -270,6 +298,59 @@ fn smallest_leaf(arch: Arch, page_size: PageSize) -> Option<u64> {
     table.leaves().get(1).map(|leaf| 1 << leaf.shift)
 }
 
+/// How many bits of an address are drawn at random: log2 of the number of places that it can
+/// take. Bits that vary are more than that, for a sum carries into higher ones. `n` numbers drawn
+/// from a range span `(n - 1) / (n + 1)` of it on average. Of a sum of two draws it is an upper
+/// bound.
+fn random_bits(spread: &Spread) -> u32 {
+    let loads = f64::from(spread.loads);
+    let step = (1_u64 << lowest_bit(spread)) as f64;
+    let span = (spread.max - spread.min) as f64 * (loads + 1.0) / (loads - 1.0);
+    (span / step + 1.0).log2().round() as u32
+}
+
+/// How many random bits a case may lose. On x86-64 a program that is aligned to 2M loses nine, and
+/// two come back as higher ones: more would leave the range that ThreadSanitizer's runtime has
+/// for programs. So does memory that ld.so reserves: there it does so only for a library that asks
+/// for more than a page itself, and aligns that to 2M anyway.
+fn lost(arch: Arch, name: &str) -> u32 {
+    let holds_leaf = text_size(name).is_some_and(|size| size >= 1 << WIDEST_BIT);
+    let is_program = name.starts_with(PROGRAM) && holds_leaf;
+    match arch {
+        Arch::X86_64 if is_program || name == RESERVED[0].0 => 7,
+        _ => 0,
+    }
+}
+
+/// Whether programs and their heaps lie below all that `mmap()` places, and that below all stacks.
+fn apart(spreads: &[Spread]) -> Result<()> {
+    let mut areas = [(u64::MAX, 0); 3];
+    for spread in spreads {
+        let name = spread.name.as_str();
+        let area = match name {
+            HEAP => 0,
+            TOP => 2,
+            LEGACY | "mmap-hint" | "mmap-MAP_FIXED" | "mmap-MAP_32BIT" => continue,
+            _ if name.starts_with(COMPAT) => continue,
+            _ if name.starts_with(PROGRAM) => 0,
+            _ => 1,
+        };
+        let (low, high) = areas[area];
+        areas[area] = (low.min(spread.min), high.max(spread.max));
+    }
+    let names = ["programs and heaps", "mappings", "stacks"];
+    for (lower, upper) in [(0, 1), (1, 2)] {
+        let (end, start) = (areas[lower].1, areas[upper].0);
+        ensure!(
+            end < start,
+            "{} reach {end:#x}, and {} begin at {start:#x}",
+            names[lower],
+            names[upper]
+        );
+    }
+    Ok(())
+}
+
 fn lowest_bit(spread: &Spread) -> u32 {
     match spread.varying {
         0 => 0,
@@ -287,7 +368,7 @@ fn find<'a>(
 }
 
 fn row(measured: &Measured<'_, Entropy>, name: &str) -> Row {
-    let bits = |variant| find(measured, variant, name).map(|s| s.varying.count_ones());
+    let bits = |variant| find(measured, variant, name).map(random_bits);
     let mut row = measured.row("", name, |run| {
         let spread = run.report.spreads.iter().find(|spread| spread.name == name);
         spread.map_or("-".into(), cell)
@@ -306,10 +387,10 @@ fn row(measured: &Measured<'_, Entropy>, name: &str) -> Row {
 fn cell(spread: &Spread) -> String {
     match spread.varying {
         0 => format!("always {:#x}", spread.min),
-        bits => format!(
+        _ => format!(
             "{} bits, {}",
-            bits.count_ones(),
-            short(1 << bits.trailing_zeros())
+            random_bits(spread),
+            short(1 << lowest_bit(spread))
         ),
     }
 }
@@ -358,7 +439,7 @@ mod tests {
             name: name.into(),
             loads: 2,
             varying: 1 << bit,
-            min: 0,
+            min: 1,
             max: 1 << bit,
             distinct: 2,
         };
@@ -402,6 +483,83 @@ mod tests {
         }
     }
 
+    fn spread(name: &str, places: std::ops::Range<u64>, step: u64) -> Spread {
+        Spread {
+            name: name.into(),
+            loads: 200,
+            varying: step,
+            min: places.start * step,
+            max: (places.end - 1) * step,
+            distinct: 200,
+        }
+    }
+
+    #[test]
+    fn a_carry_is_no_random_bit() {
+        // 2^18 places of 64K from one that is no power of two: 20 bits vary.
+        assert_eq!(random_bits(&spread("x", 0x3_5555..0x7_5555, 1 << 16)), 18);
+        assert_eq!(random_bits(&spread("x", 5..6, 0)), 0);
+    }
+
+    #[test]
+    fn random_bits_may_be_lost_by_programs_on_x86_alone() {
+        for (arch, page_size, name, shift, word) in [
+            (Arch::Arm64, PageSize::K64, "pie-4M", 18, ""),
+            (
+                Arch::Arm64,
+                PageSize::K64,
+                "pie-4M",
+                17,
+                "17 random bits of 18",
+            ),
+            (Arch::X86_64, PageSize::K4, "pie-4M", 11, ""),
+            (Arch::X86_64, PageSize::K4, "pie-4M", 10, "less than 11"),
+            (Arch::X86_64, PageSize::K4, "pie-16K", 17, "less than 18"),
+            (Arch::X86_64, PageSize::K4, "glibc-4M", 17, "less than 18"),
+        ] {
+            let before = spread(name, 1..1 << 18, 1 << 16);
+            let after = spread(name, 1..1 << shift, 1 << 16);
+            let of = |variant, spread| BootResult {
+                outcome: serde_json::json!({ "spreads": [spread] }),
+                ..run(variant, 1)
+            };
+            let runs = vec![of(Variant::Pristine, before), of(Variant::Patched, after)];
+            let comparison = Comparison {
+                arch,
+                page_size,
+                ..comparison_of(&Entropy, runs)
+            };
+            let said = Entropy.look(&comparison).unwrap().agree();
+            let said = said.map_or_else(|error| error.to_string(), |()| String::new());
+            let right = said.contains(word) && said.is_empty() == word.is_empty();
+            assert!(right, "{name}: {said}");
+        }
+    }
+
+    #[test]
+    fn areas_that_meet_are_told() {
+        let area = |name, place| spread(name, place..place + 10, 1);
+        let good = [
+            area("pie-4M", 100),
+            area(HEAP, 120),
+            area("musl-4M", 200),
+            area(TOP, 300),
+            area(LEGACY, 1),
+            area("i386-pie-4M", 400),
+        ];
+        assert!(apart(&good).is_ok());
+        for (name, place, word) in [
+            (HEAP, 195, "heaps reach"),
+            ("interpreter", 295, "mappings reach"),
+            (TOP, 205, "stacks begin at"),
+        ] {
+            let mut bad = good.to_vec();
+            bad.push(area(name, place));
+            let said = apart(&bad).unwrap_err().to_string();
+            assert!(said.contains(word), "{said}");
+        }
+    }
+
     #[test]
     fn a_cell_says_bits_and_alignment() {
         let mut spread = Spread {
@@ -412,7 +570,8 @@ mod tests {
             max: 0x700b_0000,
             distinct: 3,
         };
-        assert_eq!(cell(&spread), "3 bits, 64K");
+        // 12 places, and three loads span half of what they are drawn from.
+        assert_eq!(cell(&spread), "5 bits, 64K");
         spread.varying = 0;
         assert_eq!(cell(&spread), "always 0x70000000");
     }

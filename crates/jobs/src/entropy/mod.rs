@@ -35,7 +35,7 @@ pub struct Spread {
     pub name: String,
     /// Number of loads.
     pub loads: u32,
-    /// Bits in which any two addresses differ.
+    /// Bits in which any two addresses differ, set.
     pub varying: u64,
     /// The lowest address.
     pub min: u64,

@@ -3,7 +3,7 @@
 
 use super::{NAME, Report, Task};
 use anyhow::Result;
-use wideleaf_bench::exec::run;
+use wideleaf_bench::exec::{Surroundings, run};
 use wideleaf_guest::kit::marking::Marking;
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
@@ -21,10 +21,13 @@ impl Work for Exec {
     type Report = Report;
 
     fn run(&self, task: &Task, place: &Place<'_>, port: &Port) -> Result<Report> {
-        let around = place.surroundings()?;
+        let around = Surroundings {
+            holder: place.holder.filter(|_| task.freed),
+            ..place.surroundings()?
+        };
         let mut marking = Marking::announce(port, 0, "")?;
         Ok(Report {
-            report: run(task, &around, &mut marking)?,
+            report: run(&task.exec, &around, &mut marking)?,
             read_ahead_kb: place.window,
         })
     }

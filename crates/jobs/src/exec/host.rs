@@ -6,7 +6,7 @@ use crate::kit::text::{self, CallsStubs, no_large_folios, of_phase};
 use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use wideleaf_bench::options::Cached;
+use wideleaf_bench::options::{Cached, ExecOptions};
 use wideleaf_kit::size::{long, parse, short};
 use wideleaf_lab::choices;
 use wideleaf_lab::disk::Contents;
@@ -31,10 +31,23 @@ pub struct Options {
     /// How the page cache is filled with it before the cold phase [default: not at all]
     #[arg(long, value_name = "HOW", value_parser = choices!(Cached))]
     pub cached: Option<Cached>,
+    /// Threads that do the cold sweep at once, each all of it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[serde(default = "one")]
+    pub threads: u32,
+    /// Memory that --free-memory takes is free again two seconds after the cold sweep, before
+    /// --settle
+    #[arg(long, requires = "free_memory")]
+    #[serde(default)]
+    pub freed: bool,
     /// What is called.
     #[command(flatten)]
     #[serde(flatten)]
     pub calls: CallsStubs,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// What the guest calls the file's mapping in its coverage record.
@@ -68,8 +81,7 @@ impl Job for Exec {
             ],
             ..Facts::new(
                 NAME,
-                "a large executable file of return stubs, called cold and at random: \
-                 faults, instructions, bytes read, TLB misses, page walks, leaves",
+                "a large file of return stubs, called cold and at random",
             )
         }
     }
@@ -78,17 +90,24 @@ impl Job for Exec {
         let Options {
             size,
             cached,
+            threads,
+            freed,
             calls,
         } = asked.own;
-        let task = Task {
+        let exec = ExecOptions {
             cached: *cached,
+            threads: *threads,
             ..calls.on_file(*size)
         };
-        task.plan(*size, asked.page_size.bytes())?;
-        let disk = calls.fs.disk(match task.cached {
+        exec.plan(*size, asked.page_size.bytes())?;
+        let disk = calls.fs.disk(match exec.cached {
             Some(Cached::Written) => Contents::Room(*size),
             Some(Cached::Read) | None => Contents::Stubs(vec![*size]),
         });
+        let task = Task {
+            exec,
+            freed: *freed,
+        };
         let plan = Plan {
             pressure: calls.scarce.pressure(),
             ..Plan::new(&task, 600).with_memory(calls.scarce.memory(*size))
@@ -132,12 +151,17 @@ impl Job for Exec {
         let Options {
             size,
             cached,
+            threads,
+            freed,
             calls,
         } = &measured.own;
         let (filesystem, scarce) = (calls.fs.fs.title(), &calls.scarce);
         let mut title = format!("exec text: {} of return stubs, {filesystem},", long(*size));
         if let Some(cached) = cached {
             title += &format!(" {cached} before,");
+        }
+        if *threads > 1 {
+            title += &format!(" {threads} threads,");
         }
         title += &calls.settle.title();
         if let Some(limit) = scarce.memory_limit {
@@ -148,7 +172,8 @@ impl Job for Exec {
                 true => " in single pages",
                 false => "",
             };
-            title += &format!(" {} free{pages},", short(free));
+            let until = if *freed { " in the cold sweep" } else { "" };
+            title += &format!(" {} free{pages}{until},", short(free));
         }
         title
     }
@@ -219,7 +244,6 @@ fn time_row(measured: &Measured<'_, Exec>) -> Row {
 mod tests {
     use super::*;
     use std::path::Path;
-    use wideleaf_bench::options::ExecOptions;
     use wideleaf_kbuild::{Arch, PageSize};
     use wideleaf_lab::common::Common;
     use wideleaf_lab::job::{AnyJob, usual};
@@ -244,7 +268,7 @@ mod tests {
             (disk.filesystem.as_str(), disk.read_ahead_kb),
             ("xfs", Some(128))
         );
-        let exec: ExecOptions = serde_json::from_value(job.task).unwrap();
+        let Task { exec, .. } = serde_json::from_value(job.task).unwrap();
         assert_eq!(exec.file, Path::new("/mnt/stubs-512M"));
         assert_eq!(exec.size, Some(512 << 20));
     }

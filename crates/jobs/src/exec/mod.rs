@@ -16,7 +16,13 @@ use wideleaf_bench::report::ExecReport;
 pub const NAME: &str = "exec";
 
 /// What the guest is asked to do.
-pub type Task = ExecOptions;
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// The benchmark.
+    pub exec: ExecOptions,
+    /// Whether memory that is held is free again after the first sweep.
+    pub freed: bool,
+}
 
 /// What it found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

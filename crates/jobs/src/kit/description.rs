@@ -15,6 +15,9 @@ use wideleaf_lab::plan::MEMORY;
 /// Seconds that a program may take unless its description says more.
 pub const SECONDS: u32 = 600;
 
+/// Files that fit a disk to which a program may write.
+const FILES: u64 = 1000;
+
 /// A program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -49,6 +52,7 @@ struct Written {
     without: Vec<String>,
     architectures: Option<Vec<String>>,
     memory: Option<String>,
+    room: Option<String>,
     seconds: Option<u32>,
     #[serde(default)]
     kernel: Vec<String>,
@@ -150,6 +154,7 @@ impl Written {
             ("packages", self.packages.is_empty()),
             ("without", self.without.is_empty()),
             ("files", self.files.is_empty()),
+            ("room", self.room.is_none()),
         ];
         if self.disk == Disk::Userland {
             return match own.iter().find(|(_, empty)| !empty) {
@@ -187,8 +192,22 @@ impl Written {
             programs: Vec::new(),
             files: self.files.clone(),
             without: self.without.clone(),
-            room: Room::NONE,
+            room: self.room()?,
         }))
+    }
+
+    fn room(&self) -> Result<Room, String> {
+        let Some(text) = &self.room else {
+            return Ok(Room::NONE);
+        };
+        let bytes = size::parse(text).map_err(|why| format!("room: {why}"))?;
+        match bytes {
+            0 => Err("room: 0 is no room: leave it out".into()),
+            bytes => Ok(Room {
+                bytes,
+                files: FILES,
+            }),
+        }
     }
 
     fn machines(&self) -> Result<Vec<Arch>, String> {
@@ -275,6 +294,8 @@ mod tests {
             ("memory = 3", &["own.toml:4: ", "integer"]),
             ("memory = \"1K\"", &["own.toml: memory", "512M"]),
             ("seconds = 0", &["seconds"]),
+            ("room = \"0\"", &["room"]),
+            ("room = \"much\"", &["room"]),
             ("seconds = -1", &["own.toml:4: "]),
             ("prepare = [\"gcc\"]", &["prepare", "'gcc'", "whole path"]),
             ("prepare = [\"/bin/sh -c 'x\"]", &["prepare", "quote"]),
