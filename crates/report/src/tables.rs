@@ -236,6 +236,6 @@ const ENTROPY: Layout = Grid {
     base: "",
     head: "case",
     option: Some("loads"),
-    cases: Names("varying_bits"),
-    cells: &[count(&["*.varying_bits"])],
+    cases: Names("random_bits"),
+    cells: &[count(&["*.random_bits"])],
 };
