@@ -84,8 +84,13 @@ impl Results {
     pub fn read(path: &Path) -> Result<Self> {
         let what = || path.display().to_string();
         let text = std::fs::read_to_string(path).with_context(what)?;
-        // Text that is no JSON is no results file either.
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let no_json = || {
+            format!(
+                "{}: no JSON: 'wideleaf lab run --json FILE' writes it",
+                what()
+            )
+        };
+        let value: serde_json::Value = serde_json::from_str(&text).with_context(no_json)?;
         ensure!(
             value["schema"] == SCHEMA,
             "{}: not a results file of the lab: 'wideleaf lab run --json FILE' writes one",
@@ -399,6 +404,7 @@ mod tests {
         };
         for (text, word) in [
             ("{".to_string(), "EOF"),
+            ("root:x:0".into(), "lab run --json"),
             ("{}".into(), "lab run --json"),
             (newer(1).to_json().unwrap(), "its schema_version is 1"),
             (
