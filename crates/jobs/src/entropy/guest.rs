@@ -4,6 +4,7 @@
 use super::{Case, NAME, Report, Spread, Task};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -12,6 +13,9 @@ use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
 use wideleaf_guest::protocol::Message;
 use wideleaf_guest::work::Work;
+
+/// How many bits of an address mmap() draws at random.
+const RANDOM_BITS: &str = "/proc/sys/vm/mmap_rnd_bits";
 
 /// The job's guest side.
 pub struct Entropy;
@@ -25,6 +29,9 @@ impl Work for Entropy {
     type Report = Report;
 
     fn run(&self, task: &Task, _: &Place<'_>, port: &Port) -> Result<Report> {
+        let bits = task.random_bits;
+        fs::write(RANDOM_BITS, bits.to_string())
+            .with_context(|| format!("{RANDOM_BITS} does not take {bits}"))?;
         let spreads = job(&task.root, task.loads, &task.cases, port)?;
         Ok(Report { spreads })
     }

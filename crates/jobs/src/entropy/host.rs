@@ -116,6 +116,7 @@ impl Job for Entropy {
         let own = asked.own;
         let task = Task {
             root: MOUNT_POINT.into(),
+            random_bits: default_bits(asked.arch, asked.page_size),
             loads: own.loads,
             cases: cases(asked.arch == Arch::X86_64),
         };
@@ -271,6 +272,17 @@ fn cases(x86: bool) -> Vec<Case> {
         }
     }
     cases
+}
+
+/// The default of vm.mmap_rnd_bits: CONFIG_ARCH_MMAP_RND_BITS_MIN of the architectures' Kconfig.
+/// A kernel has another one if its configuration was made for smaller pages first.
+fn default_bits(arch: Arch, page_size: PageSize) -> u32 {
+    match (arch, page_size) {
+        (Arch::X86_64, _) => 28,
+        (Arch::Arm64, PageSize::K4) => 18,
+        (Arch::Arm64, PageSize::K16) => 16,
+        (Arch::Arm64, PageSize::K64) => 14,
+    }
 }
 
 /// The size at the end of a case's name.

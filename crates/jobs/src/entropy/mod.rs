@@ -50,6 +50,8 @@ pub struct Spread {
 pub struct Task {
     /// The folder that its programs see as `/`.
     pub root: String,
+    /// The value that vm.mmap_rnd_bits gets.
+    pub random_bits: u32,
     /// How often each case is loaded.
     pub loads: u32,
     /// What is loaded.
