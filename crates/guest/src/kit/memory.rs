@@ -170,6 +170,9 @@ Node 0, zone   Normal
       nr_free_cma  50
 ";
         assert_eq!(pages_above_watermarks(text), 300 - 90 - 50);
-        assert_eq!(pages_above_watermarks(&text.replace("free     100", "free 0")), 60);
+        assert_eq!(
+            pages_above_watermarks(&text.replace("free     100", "free 0")),
+            60
+        );
     }
 }
