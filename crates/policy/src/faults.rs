@@ -172,7 +172,7 @@ impl Simulation {
             Reading::Pristine612 => self.read_612(page),
             Reading::Pristine73 => self.read_73(page, self.exec_order_73()),
             Reading::Fixed2M => self.read_73(page, WIDEST_SHIFT - self.page_shift),
-            Reading::Exec => self.read_exec(page),
+            Reading::Exec { before, after } => self.read_exec(page, before, after),
             Reading::Size => self.read_block_if(page, |_, _| true),
             Reading::Density { percent, blocks } => {
                 self.read_block_if(page, |this, block| this.is_dense(block, percent, blocks));
@@ -310,8 +310,9 @@ impl Simulation {
         self.read_73(page, self.exec_order_73());
     }
 
-    /// As the series reads does: `exec_mmap_readahead()`. Blocks that fill up are another's business.
-    fn read_exec(&mut self, page: usize) {
+    /// As the series reads does, `exec_mmap_readahead()`, with `back` percent of the window before
+    /// the fault and `after` percent from it on. Blocks that fill up are another's business.
+    fn read_exec(&mut self, page: usize, back: u8, after: u8) {
         let Some(block) = self.block(page) else {
             return self.read_73(page, self.exec_order_73());
         };
@@ -342,8 +343,11 @@ impl Simulation {
         }
         let order = self.exec_order_73();
         let mask = (1usize << order) - 1;
-        let start = (page & !mask).max(text.start);
-        let mut end = ((start + answer.pages as usize + mask) & !mask).min(text.end);
+        let share = |percent: u8| self.window() * usize::from(percent) / 100;
+        let first = page.saturating_sub(share(back)).max(block.start);
+        let start = (first & !mask).max(text.start);
+        let last = (page & !mask).max(text.start) + answer.pages as usize - share(100 - after);
+        let mut end = ((last.max(page + 1) + mask) & !mask).min(text.end);
         if self.window() < block.len() {
             end = end.min(block.end);
         }
@@ -453,8 +457,12 @@ impl Simulation {
             // neighbours.
             _ if patched && !present => self.last.0..self.last.0 + self.last.1,
             // All of what the contiguous bit maps, where that is 2M.
-            Reading::Exec if self.page_shift > 12 && whole.is_some() => whole.unwrap_or(window),
-            Reading::Fixed2M | Reading::Pristine73 | Reading::Exec if around == 1 => folio(page),
+            Reading::Exec { .. } if self.page_shift > 12 && whole.is_some() => {
+                whole.unwrap_or(window)
+            }
+            Reading::Fixed2M | Reading::Pristine73 | Reading::Exec { .. } if around == 1 => {
+                folio(page)
+            }
             _ if patched && around == 1 => folio(page),
             // A folio of 2M is a PMD with 4K pages, and mapped as such.
             _ if self.page_shift == 12 && order + 12 == WIDEST_SHIFT => folio(page),

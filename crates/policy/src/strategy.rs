@@ -26,8 +26,13 @@ pub enum Reading {
     Pristine73,
     /// As 7.3 with the exec order set to 2M, whatever the mapping.
     Fixed2M,
-    /// As the series reads does: `exec_read()`.
-    Exec,
+    /// As the series reads does, `exec_read()`, but for the window's place and size.
+    Exec {
+        /// Percent of the window that are read before the fault; 0 in the series.
+        before: u8,
+        /// Percent of it that are read from the fault on; 100 in the series.
+        after: u8,
+    },
     /// A whole block of 2M if the mapping holds it and nothing of it is there.
     Size,
     /// The same if faults of this file found their blocks dense enough before.
@@ -62,7 +67,7 @@ impl Reading {
     pub(crate) fn is_patched(self) -> bool {
         !matches!(
             self,
-            Self::Pristine612 | Self::Pristine73 | Self::Fixed2M | Self::Exec
+            Self::Pristine612 | Self::Pristine73 | Self::Fixed2M | Self::Exec { .. }
         )
     }
 }
@@ -84,7 +89,13 @@ const READINGS: [(&str, Reading); 5] = [
     ("7.3", Reading::Pristine73),
     ("fixed-2M", Reading::Fixed2M),
     ("size", Reading::Size),
-    ("exec_read", Reading::Exec),
+    (
+        "exec_read",
+        Reading::Exec {
+            before: 0,
+            after: 100,
+        },
+    ),
 ];
 
 /// Rules that have a name, and what they are in our words: upstream's, and that of our series.
@@ -94,8 +105,8 @@ const NAMED: [(&str, &str); 2] = [
 ];
 
 /// How rules are written.
-const GRAMMAR: &str = "a way of reading (6.12, 7.3, fixed-2M, size, exec_read, or \
-    density:PERCENT[:BLOCKS]), with +collapse:PERCENT or +idle:PERCENT, and +credit:PERCENT; or \
+const GRAMMAR: &str = "a way of reading (6.12, 7.3, fixed-2M, size, \
+    exec_read[:BEFORE:AFTER], or density:PERCENT[:BLOCKS]), with +collapse:PERCENT or +idle:PERCENT, and +credit:PERCENT; or \
     khugepaged, or patched";
 
 impl FromStr for Strategy {
@@ -112,18 +123,24 @@ impl FromStr for Strategy {
         };
         let mut parts = text.split('+');
         let first = parts.next().unwrap_or_default();
-        let mut strategy = Self::reads(match first.strip_prefix("density:") {
-            Some(values) => {
+        let known = READINGS.iter().find(|(name, _)| *name == first);
+        let mut strategy = Self::reads(match (known, first.split_once(':')) {
+            (Some((_, reading)), _) => *reading,
+            (None, Some(("density", values))) => {
                 let (share, blocks) = values.split_once(':').unwrap_or((values, "1"));
                 Reading::Density {
                     percent: percent(first, share)?,
                     blocks: blocks.parse().map_err(|_| wrong(first))?,
                 }
             }
-            None => {
-                let mut known = READINGS.iter().filter(|(name, _)| *name == first);
-                known.next().ok_or_else(|| wrong(first))?.1
+            (None, Some(("exec_read", values))) => {
+                let (before, after) = values.split_once(':').ok_or_else(|| wrong(first))?;
+                Reading::Exec {
+                    before: percent(first, before)?,
+                    after: percent(first, after)?,
+                }
             }
+            _ => return Err(wrong(first)),
         });
         for part in parts {
             let (key, value) = part.split_once(':').ok_or_else(|| wrong(part))?;
@@ -153,10 +170,12 @@ impl fmt::Display for Strategy {
         }
         match self.read {
             Reading::Density { percent, blocks } => write!(f, "density:{percent}:{blocks}")?,
-            read => {
-                let name = READINGS.iter().find(|(_, known)| *known == read);
-                f.write_str(name.map_or("?", |(name, _)| name))?;
-            }
+            read => match (READINGS.iter().find(|(_, known)| *known == read), read) {
+                (None, Reading::Exec { before, after }) => {
+                    write!(f, "exec_read:{before}:{after}")?;
+                }
+                (name, _) => f.write_str(name.map_or("?", |(name, _)| name))?,
+            },
         }
         if let Some(Collapse { percent, when }) = self.collapse {
             let word = match when {
@@ -183,6 +202,7 @@ mod tests {
             "khugepaged",
             "patched",
             "exec_read",
+            "exec_read:25:75+collapse:50",
             "7.3+idle:50",
             "density:30:2+collapse:50+credit:25",
             "size+credit:0",
@@ -206,6 +226,8 @@ mod tests {
             ("6.13", "'6.13'"),
             ("density:101", "'density:101'"),
             ("density:30:x", "'density:30:x'"),
+            ("exec_read:25", "'exec_read:25'"),
+            ("exec_read:25:101", "'exec_read:25:101'"),
             ("7.3+collapse", "'collapse'"),
             ("7.3+collapse:50+idle:50", "'idle:50'"),
             ("7.3+collapse:-1", "'collapse:-1'"),

@@ -28,6 +28,7 @@ Rules for traces: a way of reading, and what is done besides:
   6.12, 7.3           as these kernels do
   size                a block of 2M as a whole, if the mapping holds it
   exec_read           as the series reads does
+  exec_read:25:75     the same with a quarter of the window before the fault
   density:40:2        as a whole, if 40 % of at least 2 blocks that narrow reads
                       visited in the file is resident; else as 7.3
   +collapse:50        a block is copied into one folio once half of it is resident
