@@ -22,8 +22,8 @@
  * Readers of the tables that change nothing, as ptdump and kexec, hold the
  * mmap_lock of init_mm, which the worker has for writing. perf samples the size
  * of a page with interrupts off and no lock, so tables are freed after a grace
- * period. Memory hotplug is excluded by get_online_mems(), and hibernation
- * freezes the worker.
+ * period, and hibernation, before it freezes the worker, looks in an RCU reader
+ * which pages are mapped. Memory hotplug is excluded by get_online_mems().
  */
 #include <linux/debugfs.h>
 #include <linux/kfence.h>
@@ -75,10 +75,10 @@ static unsigned long longest_hold_ns;
 static void collapse_work(struct work_struct *work);
 static DECLARE_DELAYED_WORK(collapse, collapse_work);
 
-/* The widest leaf that this granule has */
+/* The widest leaf that this granule has, and that entries of one table form */
 static unsigned long widest_leaf(void)
 {
-	return pud_sect_supported() ? PUD_SIZE : CONT_PMD_SIZE;
+	return pud_sect_supported() ? PUD_SIZE : min(CONT_PMD_SIZE, PUD_SIZE);
 }
 
 /* Bytes between two ranges; 0 if they meet */
@@ -232,14 +232,15 @@ static bool may_be_leaf(unsigned long start, unsigned long size)
  * before it is freed. Some who do so cannot cope with failure, such as
  * vm_reset_perms() and a realm that takes back what it shared. So the way back
  * must not need memory for a table: it stays. Pages that a realm shares differ in
- * the address alone. The kernel's image is read-only for good; but the alias of
- * its data is valid while the machine hibernates, and not afterwards.
+ * the address alone. The kernel's text and constants are read-only for good; but
+ * the alias of its data is valid while the machine hibernates, and not afterwards.
  *
  * Return: true if the table can go.
  */
 bool linear_map_may_lose_table(unsigned long start, unsigned long size, pte_t entry)
 {
 	unsigned long image = (unsigned long)lm_alias(_text);
+	unsigned long init = (unsigned long)lm_alias(__init_begin);
 	unsigned long data = (unsigned long)lm_alias(__init_end);
 	unsigned long end = (unsigned long)lm_alias(_end);
 	unsigned long pfn = PHYS_PFN(__pa(start));
@@ -249,7 +250,7 @@ bool linear_map_may_lose_table(unsigned long start, unsigned long size, pte_t en
 		return false;
 	if (val != pte_val(pfn_pte(pfn, PAGE_KERNEL)) &&
 	    val != pte_val(pfn_pte(pfn, pgprot_tagged(PAGE_KERNEL))) &&
-	    (start < image || start + size > end))
+	    (start < image || start + size > init))
 		return false;
 	return may_be_leaf(start, size);
 }
@@ -337,7 +338,9 @@ static void *collapse_pmd_table(pud_t *pudp, unsigned long start)
 					      PMD_SIZE);
 	if (!block || !linear_map_may_lose_table(start, PUD_SIZE,
 						 __pte(block | PTE_TYPE_PAGE))) {
-		fold_pmds(table, start, end);
+		/* Of two levels, the entries of a group are not one table's. */
+		if (widest_leaf() >= CONT_PMD_SIZE)
+			fold_pmds(table, start, end);
 		return NULL;
 	}
 	set_pud(pudp, __pud(block));

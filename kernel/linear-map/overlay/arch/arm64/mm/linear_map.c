@@ -103,6 +103,7 @@ void linear_map_count_collapse(const u64 *entries, unsigned int nr,
 	count_vm_event(DIRECT_MAP_COLLAPSE);
 }
 
+#ifdef CONFIG_PROC_FS
 static void show_leaf(struct seq_file *m, unsigned long size, long bytes)
 {
 	char unit = size >= SZ_1G ? 'G' : size >= SZ_1M ? 'M' : 'k';
@@ -132,3 +133,4 @@ void arch_report_meminfo(struct seq_file *m)
 	seq_printf(m, "%-15s%9ld kB\n", "DirectMapTable:",
 		   atomic_long_read(&table_pages) << (PAGE_SHIFT - 10));
 }
+#endif
