@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The faults that `--plant` knows: patches of the source, and changes of the finished image.
 
+use crate::checkpatch::Report;
 use crate::image_fault::{self, ImageFault};
-use crate::{Arch, Base, KernelDir};
+use crate::series::Series;
+use crate::stack;
+use crate::{Arch, Base, KernelDir, Stack, Variant, WorkTree};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -101,6 +104,36 @@ pub(crate) fn of_image(
     )
 }
 
+/// Whether all faults of `kernel/planted/<base>` apply on top of all series. A step that changes the
+/// lines that a fault changes takes the fault from the test that plants it.
+///
+/// # Errors
+///
+/// If a file cannot be read, or a series does not apply.
+pub fn check(tree: &WorkTree, files: &KernelDir) -> Result<Report> {
+    let source = tree.source();
+    let ground = Stack::of(source.base, Variant::Both, None, files)?;
+    let names = patches(source.base, files)?.into_keys();
+    let all = names.map(|name| Series::fault(source.base, files, &name));
+    let all = all.collect::<Result<Vec<_>>>()?;
+    let mut paths = ground.touched()?;
+    for fault in &all {
+        paths.append(&mut fault.touched()?);
+    }
+    let grown = ground.apply(&source.to_string(), &tree.originals(&paths)?)?;
+    let mut messages = String::new();
+    for fault in &all {
+        let before = stack::only(&fault.touched()?, grown.clone());
+        if let Err(error) = fault.apply(&format!("{source} with all series"), &before) {
+            messages += &format!("{error:#}\n");
+        }
+    }
+    Ok(Report {
+        patches: all.len(),
+        messages,
+    })
+}
+
 /// Names and sentences of the patches in `kernel/planted/<base>`.
 fn patches(base: Base, files: &KernelDir) -> Result<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
@@ -128,6 +161,8 @@ fn sentence(patch: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SeriesName;
+    use crate::testing::{Lab, hook};
     use std::path::Path;
 
     fn files() -> KernelDir {
@@ -170,5 +205,38 @@ mod tests {
             }
             assert!(!error.contains("fork-no-flush"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_fault_that_the_series_left_behind_is_named() {
+        let lab = Lab::new();
+        let root = lab.files.path();
+        let after = hook().replace("-\treturn 0;", "-\treturn wide();");
+        let change = |to: &str| after.replace("+\treturn wide();", &format!("+\treturn {to}();"));
+        let linear = lab.files.series(SeriesName::LinearMap).of(Base::V7_3);
+        let planted = root.join("planted/7.3");
+        fs::create_dir_all(&linear).unwrap();
+        fs::create_dir_all(&planted).unwrap();
+        fs::write(linear.join("0001-map.patch"), change("map")).unwrap();
+        fs::write(linear.join("series"), "0001-map.patch\n").unwrap();
+        let last = change("wrong").replace("-\treturn wide();", "-\treturn map();");
+        fs::write(planted.join("wrong.patch"), last).unwrap();
+        let report = check(&lab.tree(), &lab.files).unwrap();
+        assert_eq!((report.patches, report.messages.as_str()), (1, ""));
+
+        fs::write(planted.join("left.patch"), change("wrong")).unwrap();
+        let report = check(&lab.tree(), &lab.files).unwrap();
+        assert_eq!(report.patches, 2);
+        for part in ["left.patch does not apply", "mm/filemap.c"] {
+            assert!(report.messages.contains(part), "{}", report.messages);
+        }
+        assert_eq!(
+            report
+                .messages
+                .lines()
+                .filter(|l| l.contains("wrong.patch"))
+                .count(),
+            0
+        );
     }
 }

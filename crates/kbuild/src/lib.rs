@@ -21,7 +21,7 @@ pub mod config;
 mod counts;
 mod dir;
 mod distribution;
-mod fault;
+pub mod fault;
 mod git;
 mod image_fault;
 pub mod import;

@@ -456,8 +456,12 @@ impl Simulation {
             // All that one read brought; a page that came otherwise, with its
             // neighbours.
             _ if patched && !present => self.last.0..self.last.0 + self.last.1,
-            // All of what the contiguous bit maps, where that is 2M.
-            Reading::Exec { .. } if self.page_shift > 12 && whole.is_some() => {
+            // All of what the contiguous bit maps, where that is 2M; and with 4K pages for a program
+            // that seems to go straight through the block.
+            Reading::Exec { .. }
+                if whole.is_some()
+                    && (self.page_shift > 12 || !present && page.is_multiple_of(2 * around)) =>
+            {
                 whole.unwrap_or(window)
             }
             Reading::Fixed2M | Reading::Pristine73 | Reading::Exec { .. } if around == 1 => {

@@ -105,9 +105,9 @@ const NAMED: [(&str, &str); 2] = [
 ];
 
 /// How rules are written.
-const GRAMMAR: &str = "a way of reading (6.12, 7.3, fixed-2M, size, \
-    exec_read[:BEFORE:AFTER], or density:PERCENT[:BLOCKS]), with +collapse:PERCENT or +idle:PERCENT, and +credit:PERCENT; or \
-    khugepaged, or patched";
+const GRAMMAR: &str = "a way of reading (6.12, 7.3, fixed-2M, size, exec_read[:BEFORE:AFTER], or \
+    density:PERCENT[:BLOCKS]), with +collapse:PERCENT or +idle:PERCENT, and +credit:PERCENT; \
+    or khugepaged, or patched";
 
 impl FromStr for Strategy {
     type Err = String;
@@ -168,14 +168,14 @@ impl fmt::Display for Strategy {
         if let Some((name, _)) = named.find(|(_, words)| words.parse() == Ok(*self)) {
             return f.write_str(name);
         }
-        match self.read {
-            Reading::Density { percent, blocks } => write!(f, "density:{percent}:{blocks}")?,
-            read => match (READINGS.iter().find(|(_, known)| *known == read), read) {
-                (None, Reading::Exec { before, after }) => {
-                    write!(f, "exec_read:{before}:{after}")?;
-                }
-                (name, _) => f.write_str(name.map_or("?", |(name, _)| name))?,
-            },
+        let mut readings = READINGS.iter();
+        match (readings.find(|(_, known)| *known == self.read), self.read) {
+            (Some((name, _)), _) => f.write_str(name)?,
+            (None, Reading::Exec { before, after }) => write!(f, "exec_read:{before}:{after}")?,
+            (None, Reading::Density { percent, blocks }) => {
+                write!(f, "density:{percent}:{blocks}")?;
+            }
+            (None, _) => unreachable!("READINGS has all ways of reading without numbers"),
         }
         if let Some(Collapse { percent, when }) = self.collapse {
             let word = match when {

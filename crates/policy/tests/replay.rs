@@ -66,6 +66,28 @@ fn patched_reads_more_of_a_block_that_is_gone_straight_through_and_the_next_one_
 }
 
 #[test]
+fn a_fault_that_reads_at_a_multiple_of_128k_maps_what_is_cached_of_the_block() {
+    let sweep: Vec<_> = (0..32).map(|at| at * 64 * K).collect();
+    assert_eq!(short(run(whole(), "exec_read", &sweep)), (2 * M, 4, 0, 0));
+    // One page further, all but the last 64K have a fault of their own.
+    let within: Vec<_> = (0..32).map(|at| at * 64 * K + 4 * K).collect();
+    let (read, major, minor, _) = short(run(whole(), "exec_read", &within));
+    assert_eq!((read, major + minor), (2 * M - 4 * K, 32));
+}
+
+#[test]
+fn a_window_may_begin_before_the_fault_but_not_before_the_block() {
+    let rule = "exec_read:25:75";
+    // The window's first quarter; then the page before that.
+    let before = [M, M - 32 * K, M - 36 * K];
+    let outcome = run(whole(), rule, &before);
+    assert_eq!((outcome.read, outcome.major), (128 * K + 36 * K, 2));
+    let first = [2 * M, 2 * M + 92 * K, 2 * M + 96 * K];
+    let outcome = run(whole(), rule, &first);
+    assert_eq!((outcome.read, outcome.major), (96 * K + 96 * K, 2));
+}
+
+#[test]
 fn linux_7_3_reads_a_window_from_the_fault_on_inside_of_the_text() {
     assert_eq!(short(run(whole(), "7.3", &[M])), (128 * K, 1, 0, 0));
     // Before the first read; then in its second 64K, which fault-around has not mapped.

@@ -97,11 +97,12 @@ enum Action {
     /// lines; other new files are in the patches. Marks of variants stay behind the step of the
     /// same subject. Nothing is changed unless all of it can be written.
     Import(ImportArgs),
-    /// Run the base's own checkpatch.pl --strict over the series for it
+    /// Run the base's own checkpatch.pl --strict over the series for it, and see whether the faults
+    /// of `lab run --plant` still apply on top
     Check {
         #[command(flatten)]
         bases: Bases,
-        /// One series [default: all]
+        /// One series, without the faults [default: all]
         #[arg(long, value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
         series: Option<SeriesName>,
         /// Only what takes seconds and no network: a series that passed unchanged before is not
@@ -249,8 +250,7 @@ fn act(args: Args) -> Result<ExitCode> {
             series,
             quick,
         } => {
-            let all = series.map_or(SeriesName::ALL.to_vec(), |series| vec![series]);
-            return check::run(&all, &bases.list(), &files()?, &cache, quick);
+            return check::run(series, &bases.list(), &files()?, &cache, quick);
         }
         Action::Deps => {
             for package in preflight::packages(&preflight::missing(Arch::ALL)) {

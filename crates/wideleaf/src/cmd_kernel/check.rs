@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `wideleaf kernel check`: checkpatch over the series, and what of it can be said at once.
+//! `wideleaf kernel check`: checkpatch over the series, whether planted faults apply on top of them,
+//! and what of it can be said at once.
 
 use crate::screen::Screen;
 use crate::stdout::say;
@@ -7,35 +8,44 @@ use anyhow::{Context, Result};
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
 use wideleaf_debian::apt;
+use wideleaf_kbuild::checkpatch::Report;
 use wideleaf_kbuild::series::Series;
 use wideleaf_kbuild::source::{self, Source};
-use wideleaf_kbuild::{Base, KernelDir, SeriesName, Stack, WorkTree, checkpatch};
+use wideleaf_kbuild::{Base, KernelDir, SeriesName, Stack, WorkTree, checkpatch, fault};
 use wideleaf_kit::events::{Event, Observer};
 
-/// Checks these series for these bases.
+/// Checks one series for these bases, or all of them and the faults to plant.
 ///
 /// # Errors
 ///
-/// If a series or a source cannot be had. Complaints of checkpatch give a failure's status.
+/// If a series or a source cannot be had. Complaints give a failure's status.
 pub fn run(
-    names: &[SeriesName],
+    series: Option<SeriesName>,
     bases: &[Base],
     files: &KernelDir,
     cache: &Cache,
     quick: bool,
 ) -> Result<ExitCode> {
+    let names = series.map_or(SeriesName::ALL.to_vec(), |name| vec![name]);
     let mut passed = true;
-    for &name in names {
+    let mut tell = |what: String, verdict: Verdict| {
+        passed &= !matches!(verdict, Verdict::Failed(..));
+        verdict.tell(&what)
+    };
+    let kernels = Kernels {
+        files,
+        cache,
+        quick,
+    };
+    for &name in &names {
         for &base in bases {
-            let series = Series::load(base, &files.series(name))?;
-            let verdict = match series.steps().is_empty() {
-                true => Verdict::Nothing,
-                false if quick => at_hand(name, &series, base, files, cache)?,
-                false => whole(name, &series, base, files, cache)?,
-            };
-            passed &= !matches!(verdict, Verdict::Failed(..));
-            verdict.tell(name, base)?;
+            let verdict = kernels.checkpatch(name, base)?;
+            tell(format!("checkpatch {name} {base}"), verdict)?;
         }
+    }
+    for &base in bases.iter().filter(|_| series.is_none()) {
+        let verdict = kernels.faults(base)?;
+        tell(format!("planted faults {base}"), verdict)?;
     }
     Ok(if passed {
         ExitCode::SUCCESS
@@ -53,8 +63,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn tell(&self, name: SeriesName, base: Base) -> Result<()> {
-        let what = format!("checkpatch {name} {base}");
+    fn tell(&self, what: &str) -> Result<()> {
         match self {
             Self::Nothing => say!("{what}: no patches"),
             // scripts/steps counts these lines.
@@ -68,60 +77,86 @@ impl Verdict {
     }
 }
 
-/// The verdict as far as it takes seconds and no network.
-fn at_hand(
-    name: SeriesName,
-    series: &Series,
-    base: Base,
-    files: &KernelDir,
-    cache: &Cache,
-) -> Result<Verdict> {
-    let Some(version) = apt::newest(source::cached(base, cache)?)? else {
-        return Ok(Verdict::Skipped(format!(
-            "its source is not in the cache: 'wideleaf kernel fetch --base {base}' gets it"
-        )));
-    };
-    let source = Source { base, version };
-    if checkpatch::passed_before(&files.series(name), &source, cache)? {
-        return Ok(Verdict::PassedBefore);
+impl From<&Report> for Verdict {
+    fn from(report: &Report) -> Self {
+        match report.passed() {
+            true => Self::Passed(report.patches),
+            false => Self::Failed(report.patches, report.messages.clone()),
+        }
     }
-    if !WorkTree::is_at_hand(&source, cache)? {
-        return Ok(Verdict::Skipped(format!(
-            "{source} is not unpacked, or another run works on it"
-        )));
-    }
-    check(name, series, &source, files, cache)
 }
 
-fn whole(
-    name: SeriesName,
-    series: &Series,
-    base: Base,
-    files: &KernelDir,
-    cache: &Cache,
-) -> Result<Verdict> {
-    let source = Source::newest(base, false, cache, &Screen::new())?;
-    check(name, series, &source, files, cache)
+/// The kernel files, and how they are checked.
+struct Kernels<'a> {
+    files: &'a KernelDir,
+    cache: &'a Cache,
+    /// As far as it takes seconds and no network.
+    quick: bool,
 }
 
-fn check(
-    name: SeriesName,
-    series: &Series,
-    source: &Source,
-    files: &KernelDir,
-    cache: &Cache,
-) -> Result<Verdict> {
-    let screen = Screen::new();
-    let tree = WorkTree::open(source, cache, &screen)?;
-    screen.event(Event::Step(&format!(
-        "checking the series {name} for {source}"
-    )));
-    let ground = Stack::ground(source.base, name, files)?;
-    let report = checkpatch::check(&tree, series, &ground)
-        .with_context(|| format!("checkpatch on the series {name} for {source}"))?;
-    if !report.passed() {
-        return Ok(Verdict::Failed(report.patches, report.messages));
+impl Kernels<'_> {
+    fn checkpatch(&self, name: SeriesName, base: Base) -> Result<Verdict> {
+        let folder = self.files.series(name);
+        let series = Series::load(base, &folder)?;
+        if series.steps().is_empty() {
+            return Ok(Verdict::Nothing);
+        }
+        let source = match self.source(base)? {
+            Ok(source) => source,
+            Err(skipped) => return Ok(skipped),
+        };
+        if self.quick && checkpatch::passed_before(&folder, &source, self.cache)? {
+            return Ok(Verdict::PassedBefore);
+        }
+        let tree = match self.tree(&source, &format!("checking the series {name} for"))? {
+            Ok(tree) => tree,
+            Err(skipped) => return Ok(skipped),
+        };
+        let ground = Stack::ground(base, name, self.files)?;
+        let report = checkpatch::check(&tree, &series, &ground)
+            .with_context(|| format!("checkpatch on the series {name} for {source}"))?;
+        if report.passed() {
+            checkpatch::keep_pass(&folder, &source, self.cache)?;
+        }
+        Ok(Verdict::from(&report))
     }
-    checkpatch::keep_pass(&files.series(name), source, cache)?;
-    Ok(Verdict::Passed(report.patches))
+
+    fn faults(&self, base: Base) -> Result<Verdict> {
+        let source = match self.source(base)? {
+            Ok(source) => source,
+            Err(skipped) => return Ok(skipped),
+        };
+        match self.tree(&source, "planting faults in")? {
+            Ok(tree) => Ok(Verdict::from(&fault::check(&tree, self.files)?)),
+            Err(skipped) => Ok(skipped),
+        }
+    }
+
+    /// The base's source, or why there is none at hand.
+    fn source(&self, base: Base) -> Result<Result<Source, Verdict>> {
+        if !self.quick {
+            return Source::newest(base, false, self.cache, &Screen::new()).map(Ok);
+        }
+        let version = apt::newest(source::cached(base, self.cache)?)?;
+        Ok(version
+            .map(|version| Source { base, version })
+            .ok_or_else(|| {
+                Verdict::Skipped(format!(
+                    "its source is not in the cache: 'wideleaf kernel fetch --base {base}' gets it"
+                ))
+            }))
+    }
+
+    /// Its tree, or why it is not at hand.
+    fn tree(&self, source: &Source, step: &str) -> Result<Result<WorkTree, Verdict>> {
+        if self.quick && !WorkTree::is_at_hand(source, self.cache)? {
+            return Ok(Err(Verdict::Skipped(format!(
+                "{source} is not unpacked, or another run works on it"
+            ))));
+        }
+        let screen = Screen::new();
+        let tree = WorkTree::open(source, self.cache, &screen)?;
+        screen.event(Event::Step(&format!("{step} {source}")));
+        Ok(Ok(tree))
+    }
 }
