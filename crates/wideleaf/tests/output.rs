@@ -114,7 +114,7 @@ fn wrong_usage_ends_with_2() {
         &["policy", "simulate", "--window", "1K"],
         &["policy", "simulate", "--trace", "/proc/self/exe"],
         &["policy", "simulate", "--trace", "/nonexistent"],
-        &["policy", "simulate", "--rule", "7.3"],
+        &["policy", "simulate", "--rule", "7.4"],
         &["policy", "simulate", "--trace", "x", "--rule", "7.4"],
         &["metrics", "--output", "/tmp/x"],
         &["metrics", "--listen", "0.0.0.0:1"],

@@ -26,7 +26,7 @@ const USUAL: [&str; 8] = [
 ];
 
 /// Rules that all others are compared with.
-const PRISTINE: [&str; 2] = ["6.12", "7.3"];
+pub const PRISTINE: [&str; 2] = ["6.12", "7.3"];
 
 /// Shares, in percent, that a curve goes through.
 const SHARES: [u8; 9] = [0, 10, 20, 30, 40, 50, 60, 75, 90];

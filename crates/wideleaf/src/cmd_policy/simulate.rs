@@ -2,7 +2,7 @@
 //! `wideleaf policy simulate`: what streams of touches cost under each rule.
 
 use super::leaf_table::{LeafTableArgs, bytes};
-use super::replay::{Runs, ours};
+use super::replay::{PRISTINE, Runs, ours};
 use crate::stdout::{write_json, write_out};
 use crate::usage::misuse;
 use anyhow::Result;
@@ -24,7 +24,7 @@ Patterns:
   clusters:256K:50    pieces of 256K at random places, each swept, 50 per mille
   stride:20K          4K of every 20K, first to last
 
-Rules for traces: a way of reading, and what is done besides:
+Rules: a way of reading, and what is done besides:
   6.12, 7.3           as these kernels do
   size                a block of 2M as a whole, if the mapping holds it
   exec_read           as the series reads does
@@ -43,6 +43,7 @@ Examples:
   wideleaf policy simulate --size 512M --window 8M sweep
   wideleaf policy simulate --arch arm64 --page-size 16K pages:10 pages:50 pages:200
   wideleaf policy simulate random:1000 --json
+  wideleaf policy simulate pages:50 --rule patched --rule exec_read+collapse:80
   wideleaf policy simulate --trace crates/policy/traces/gcc.x86_64.trace
   wideleaf policy simulate --trace *.trace --curve --arch x86_64
   wideleaf policy simulate --trace gcc.x86_64.trace --rule density:40+collapse:50")]
@@ -55,8 +56,8 @@ pub struct Args {
     /// Run recorded programs instead, under each rule, on each machine
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["pattern", "size", "seed"])]
     trace: Vec<PathBuf>,
-    /// A rule for traces, see below; may be repeated [default: a choice of them]
-    #[arg(long, value_name = "RULE", requires = "trace", value_parser = rule, help_heading = "Traces")]
+    /// A rule, see below; may be repeated [default: a choice of them]
+    #[arg(long, value_name = "RULE", value_parser = rule)]
     rule: Vec<Strategy>,
     /// Run a grid of rules too, and show the sums over all traces by bytes read
     #[arg(long, requires = "trace", help_heading = "Traces")]
@@ -86,7 +87,7 @@ fn rule(text: &str) -> Result<Strategy, String> {
     text.parse()
 }
 
-/// Rules that synthetic touches are run under; the others are compared with the first two.
+/// Rules that synthetic touches are run under unless others are named.
 const RULES: [&str; 4] = ["6.12", "7.3", "fixed-2M", "patched"];
 
 const CURVE: [&str; 12] = [
@@ -143,6 +144,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         &args.pattern
     };
 
+    let rules = if args.rule.is_empty() {
+        RULES.map(ours).to_vec()
+    } else {
+        args.rule.clone()
+    };
     let amounts = [
         "TOUCHED", "READ", "READ/T", "/6.12", "/7.3", "MAJOR", "MINOR", "2M", "ENTRIES",
     ];
@@ -162,12 +168,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             size: args.size,
             window: args.window,
         };
-        let outcomes = RULES.map(|rule| simulate(ours(rule), text, &touches));
-        for (rule, outcome) in RULES.iter().zip(&outcomes) {
+        let pristine = PRISTINE.map(|rule| simulate(ours(rule), text, &touches).read);
+        for rule in &rules {
+            let outcome = simulate(*rule, text, &touches);
+            let rule = rule.to_string();
             if args.json {
                 write_json(&json!({ "pattern": name, "rules": rule, "outcome": outcome }))?;
             } else {
-                rows.row(row(name, rule, outcome, &outcomes));
+                rows.row(row(name, rule, &outcome, pristine));
             }
         }
     }
@@ -189,7 +197,7 @@ impl Args {
     }
 }
 
-fn row(name: &str, rule: &str, outcome: &Outcome, all: &[Outcome; 4]) -> [String; 11] {
+fn row(name: &str, rule: String, outcome: &Outcome, pristine: [u64; 2]) -> [String; 11] {
     let ratio = |to: u64| match to {
         0 => "-".to_string(),
         to => format!("{:.2}", outcome.read as f64 / to as f64),
@@ -197,12 +205,12 @@ fn row(name: &str, rule: &str, outcome: &Outcome, all: &[Outcome; 4]) -> [String
     let mib = |bytes: u64| format!("{:.1}M", bytes as f64 / f64::from(1 << 20));
     [
         name.to_string(),
-        rule.to_string(),
+        rule,
         mib(outcome.touched),
         mib(outcome.read),
         ratio(outcome.touched),
-        ratio(all[0].read),
-        ratio(all[1].read),
+        ratio(pristine[0]),
+        ratio(pristine[1]),
         outcome.major.to_string(),
         outcome.minor.to_string(),
         outcome.wide.to_string(),
