@@ -33,7 +33,7 @@ fn read_only_thp(release: &Release, config: &Config, trials: &[Trial]) -> Check 
     let check = Check::new(
         "read-only-thp",
         "CONFIG_READ_ONLY_THP_FOR_FS",
-        "it lets khugepaged and MADV_COLLAPSE put text that nobody writes into PMD leaves",
+        "it lets khugepaged and MADV_COLLAPSE put text that is not written into PMD leaves",
     );
     let source = config.source.as_deref().unwrap_or("?");
     match (config.get(OPTION), files_work(trials)) {

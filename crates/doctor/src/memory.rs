@@ -12,7 +12,7 @@ pub(crate) fn check(host: &Host) -> Check {
     let check = Check::new(
         "memory",
         "free memory in whole blocks",
-        "run, fill, collapse and keep take only what is free in whole blocks, a quarter of it, so that nobody has to \
+        "run, fill, collapse and keep take only what is free in whole blocks, a quarter of it, so that no task has to \
          wait; page cache that fills the machine leaves none",
     );
     let pmd = host.read("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who linked a file. lld and mold sign in `.comment`, gold leaves a note, Go
+//! The linker that made a file. lld and mold sign in `.comment`, gold leaves a note, Go
 //! its own; GNU ld signs nowhere. Distributions strip `.comment` (dh_strip
 //! does), so the layout has to do where it is characteristic.
 
@@ -40,7 +40,7 @@ pub enum Evidence {
     Nothing,
 }
 
-/// Who linked a file, and how we know.
+/// The linker that made a file, and how we know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Linker {
     /// The linker.

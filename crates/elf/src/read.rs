@@ -70,7 +70,7 @@ pub struct Elf {
     pub segments: Vec<Segment>,
     /// What its section headers tell.
     pub sections: SectionFacts,
-    /// Who linked it.
+    /// The linker that made it.
     pub linker: Linker,
     /// What has packed it: then the segments are not the program's.
     pub packer: Option<Packer>,

@@ -113,7 +113,12 @@ impl Config {
     ///
     /// The line and the value that make no sense.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                "is not there: 'wideleaf enable --write' writes one".into()
+            }
+            _ => error.to_string(),
+        });
         text.and_then(|text| Self::parse(&text))
             .map_err(|why| ConfigError {
                 path: path.to_owned(),

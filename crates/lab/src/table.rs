@@ -42,10 +42,21 @@ pub fn render(job: &dyn AnyJob, comparison: &Comparison, digits: Digits) -> Resu
         .collect();
     out += &layout(&comparison.variants(), &rows);
     for note in notes(job, look.as_ref(), comparison) {
-        let _ = writeln!(out, "{note}");
+        let _ = writeln!(out, "{}", fill(&note));
     }
     out += &sweep::render(comparison);
     Ok(out)
+}
+
+/// A note in lines of at most [`COLUMNS`], but for longer words.
+fn fill(note: &str) -> String {
+    let (indent, words) = note.split_at(note.len() - note.trim_start().len());
+    let further = format!("{indent}  ");
+    let options = textwrap::Options::new(COLUMNS)
+        .initial_indent(indent)
+        .subsequent_indent(&further)
+        .break_words(false);
+    textwrap::fill(words, options)
 }
 
 /// The table's title: what was measured, on which machine.
@@ -212,6 +223,26 @@ calls: arm64, 64K pages, Linux 6.12.117, model neoverse-v2
         let text = render(&Calls, &comparison(123_456, 100), Digits::Three).unwrap();
         assert!(text.contains("  124k      600  -99.52%\n"), "\n{text}");
         assert!(text.contains("3/4      3/4        =\n"), "\n{text}");
+    }
+
+    #[test]
+    fn a_long_note_is_broken_where_the_table_ends() {
+        let note = format!(
+            "  referee: patched: 0 found in 1 write; {}",
+            "word ".repeat(20).trim()
+        );
+        let lines: Vec<_> = fill(&note).lines().map(String::from).collect();
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= COLUMNS),
+            "{lines:?}"
+        );
+        assert!(
+            lines.len() == 2 && lines[1].starts_with("    word"),
+            "{lines:?}"
+        );
+        let path = format!("  {}", "x".repeat(120));
+        assert_eq!(fill(&path), path);
+        assert_eq!(fill("  short"), "  short");
     }
 
     #[test]

@@ -192,7 +192,7 @@ mod tests {
             assert!(loose(&own).is_empty());
             assert_eq!(loose(&format!("{own}{table}")), [7]);
         }
-        for cell in ["4K", "6.12 | 7.3", "R1", "one of 5", "x86-64", "64K, 2"] {
+        for cell in ["4K", "6.12 | 7.3", "ext4", "one of 5", "x86-64", "64K, 2"] {
             let page = format!("| a | b | c |\n| 1 | {cell} |\n");
             assert!(loose(&page).is_empty(), "{cell}");
         }

@@ -112,7 +112,7 @@ fn machine(name: &str, changes: &Changes<'_>) -> Markup {
                 tr title=(strips::exactly(&change.count)) {
                     th scope="row" { (change.of) ": " (change.count.what) }
                     td data-label="pristine" { (values.0) }
-                    td data-label=(change.last) { (values.1) }
+                    td data-label="with the series" { (values.1) }
                     td data-label="of pristine" { (values.2) }
                     td data-label="spread" { (amount::spread(change.count.compared.spread)) }
                 }

@@ -116,7 +116,7 @@ enum Thp {
 /// Runs `wideleaf enable`.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.programs.is_empty() && args.service.is_empty() && args.image.is_empty() {
-        misuse!("enable what? Name programs, --service or --image");
+        misuse!("nothing is named to enable: name programs, --service or --image");
     }
     for program in &args.programs {
         if !program.is_file() {

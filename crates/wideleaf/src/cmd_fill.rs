@@ -111,7 +111,9 @@ fn rate(text: &str) -> Result<u64, String> {
 pub fn run(args: Args) -> Result<ExitCode> {
     let processes = !args.pid.is_empty() || args.choice.any();
     if args.files.is_empty() && !processes && args.image.is_none() {
-        misuse!("fill what? Name files, --pid, --name, --cgroup, --pod, --container or --image");
+        misuse!(
+            "nothing is named to fill: name files, --pid, --name, --cgroup, --pod, --container or --image"
+        );
     }
     if args.libs && args.files.is_empty() {
         misuse!("--libs takes the libraries of programs: name one");
@@ -134,6 +136,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 short(sizes.pmd)
             );
         }
+    }
+    if some.is_empty() && wrong && none.is_empty() {
+        return Ok(ExitCode::FAILURE);
     }
     if some.is_empty() {
         bail!(

@@ -77,8 +77,8 @@ enum Action {
     /// Write a series for a base as mails for `git am`, a cover letter first, from and signed off
     /// by git's user.name and user.email
     ///
-    /// Some stand on others, and `git am` takes them after those: text on fixes; align, reads,
-    /// khugepaged and writes one on the other, the first on fixes.
+    /// Some stand on others, and `git am` takes them after those: align on fixes, then reads,
+    /// khugepaged and writes, one on the other. linear-map stands alone.
     Export {
         /// The series
         #[arg(long, default_value = "align", value_parser = named::<SeriesName>(SeriesName::ALL, SeriesName::name))]
@@ -150,7 +150,8 @@ struct Which {
     /// The base page size [default: 64K on arm64, 4K on x86_64]
     #[arg(long, value_parser = named::<PageSize>(PageSize::ALL, PageSize::name))]
     page_size: Option<PageSize>,
-    /// As Debian ships it, with a series (patched: text), with the first part of one, or with both
+    /// As Debian ships it, with the series on text (patched) or the first of them, with linear-map, or
+    /// with both
     #[arg(long, default_value = "patched", value_parser = named::<Variant>(Variant::ALL, Variant::name))]
     variant: Variant,
     /// The configuration: debian, debian-cloud or debian-16k, Debian's of the source's version, or a

@@ -30,7 +30,7 @@ impl Job for Boot {
                 "boot --referee",
                 "boot --tree ~/linux --patched HEAD --variants patched",
             ],
-            ..Facts::new(NAME, "nothing: whether the kernels boot and power off")
+            ..Facts::new(NAME, "a boot and a power-off, and nothing else")
         }
     }
 

@@ -33,7 +33,7 @@ pub enum Column {
     Align,
     /// Number of loadable segments
     Segments,
-    /// Who linked the file
+    /// The linker that made the file
     Linker,
     /// Executable, PIE, static PIE or library
     Kind,
