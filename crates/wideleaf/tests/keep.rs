@@ -340,7 +340,11 @@ fn a_wrong_file_is_named_with_the_value() {
     let said = text(&output.stderr);
     assert!(said.contains("keep.toml: interval: 0"), "{said}");
     let missing = wideleaf(&["keep", "/no/such.toml"]).output().unwrap();
-    assert!(text(&missing.stderr).contains("/no/such.toml: No such file"));
+    let said = text(&missing.stderr);
+    assert!(
+        said.contains("/no/such.toml: is not there: 'wideleaf enable"),
+        "{said}"
+    );
 }
 
 const DROP_IN: &str = "etc/systemd/system/x.service.d/50-wideleaf.conf";
