@@ -69,7 +69,7 @@ build: deps
 		--no-default-features --features guest $(addprefix --target ,$(GUESTS))
 	@cargo build --quiet --release --locked -p wideleaf-plugin
 
-# Builds nothing: whoever installs may be root, who needs no compiler.
+# Builds nothing: root may install, and needs no compiler.
 install:
 	@scripts/install
 

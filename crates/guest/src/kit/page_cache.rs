@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is in the page cache, and how much of it a fault maps.
 
+use crate::kit::mapping::Mapping;
 use anyhow::{Context, Result};
+use nix::errno::Errno;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 
@@ -14,6 +16,16 @@ const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
 /// Has all clean pages leave memory.
 pub fn drop_caches() -> Result<()> {
     fs::write(DROP_CACHES, "3").context(DROP_CACHES)
+}
+
+/// Which pages of a mapping are in the page cache and read, touched or not, by mincore(2).
+pub fn in_cache(mapping: Mapping, page: u64) -> Result<Vec<bool>> {
+    let mut pages = vec![0u8; mapping.len.div_ceil(page) as usize];
+    let start = mapping.start as *mut libc::c_void;
+    // SAFETY: the vector has a byte for each page.
+    let result = unsafe { libc::mincore(start, mapping.len as usize, pages.as_mut_ptr()) };
+    Errno::result(result).context("mincore")?;
+    Ok(pages.iter().map(|page| page & 1 != 0).collect())
 }
 
 /// posix_fadvise(2): only a wish.

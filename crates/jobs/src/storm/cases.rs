@@ -244,62 +244,6 @@ fn write_and_read(
     Ok(())
 }
 
-/// The disk answers once in a while. Tasks that execute text from it wait, and SIGKILL must end
-/// them long before the disk has answered.
-pub fn slow_read(mut stage: Stage) -> Result<Report> {
-    let path = fs::read_dir(&stage.options.folder)?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("stubs-"))
-        })
-        .context("the disk holds no stub file")?;
-    let size = fs::metadata(&path)?.len();
-    exhaust(&path)?;
-    stage.begin();
-    let mut random = stage.random(0);
-    while stage.goes_on() {
-        let mut crew = stage.crew()?;
-        let at = random.u64(1..size / BLOCK) * BLOCK;
-        let path = &path;
-        let pid = crew.start("waiter", || {
-            let file = File::open(path)?;
-            let mapping = map_text(&file, at, BLOCK, libc::MAP_PRIVATE)?;
-            for page in (0..BLOCK).step_by(4096) {
-                call(mapping.start + page);
-            }
-            Ok(())
-        })?;
-        // Once it waits for the disk.
-        std::thread::sleep(Duration::from_millis(1500));
-        if crew.lives(pid) {
-            let took = crew.kill(pid, stage.patience())?;
-            stage.count(Count::Killed, 1);
-            stage.most(Count::LongestWaitMs, took.as_millis() as u64);
-        }
-    }
-    Ok(stage.report())
-}
-
-/// Reads until the disk's burst is used up, and it answers slowly.
-fn exhaust(path: &std::path::Path) -> Result<()> {
-    let file = fs::OpenOptions::new();
-    let mut file = file;
-    let file = std::os::unix::fs::OpenOptionsExt::custom_flags(file.read(true), libc::O_DIRECT)
-        .open(path)?;
-    let mut buffer = Buffer::new(4096)?;
-    for _ in 0..5000 {
-        let since = Instant::now();
-        file.read_exact_at(buffer.bytes(), 0)
-            .context("direct read")?;
-        if since.elapsed() > Duration::from_millis(400) {
-            return Ok(());
-        }
-    }
-    bail!("the disk is not slow")
-}
-
 /// A task of the realtime class keeps the last CPU, all the time. On another one text is dropped
 /// and executed again: no turn may wait for the busy CPU.
 pub fn busy_cpu(mut stage: Stage) -> Result<Report> {

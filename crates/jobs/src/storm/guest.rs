@@ -2,7 +2,7 @@
 //! The storm job: many processes use and change the same text, in every way at once.
 
 use super::stage::Stage;
-use super::{NAME, Report, Scenario, Task, cases, charge, locked, mix, probe};
+use super::{NAME, Report, Scenario, Task, cases, charge, locked, mix, probe, slow};
 use anyhow::Result;
 use wideleaf_guest::place::Place;
 use wideleaf_guest::port::Port;
@@ -40,7 +40,7 @@ fn job(options: &Task, port: &Port) -> Result<Report> {
         Scenario::Pinned => cases::pinned(stage),
         Scenario::Locked => locked::locked(stage),
         Scenario::DirectWrite => cases::direct_write(stage),
-        Scenario::SlowRead => cases::slow_read(stage),
+        Scenario::SlowRead => slow::slow_read(stage),
         Scenario::BusyCpu => cases::busy_cpu(stage),
         Scenario::Charged => charge::charged(stage),
     }

@@ -38,6 +38,9 @@ const FAILED: &str = "failed_allocations";
 /// The guest's name for the collapses that it saw.
 const COLLAPSED: &str = "collapsed";
 
+/// And for the blocks of which a fault has begun to read the rest.
+const FILLED: &str = "filled";
+
 /// Seconds that a task may sleep uninterruptibly. Kernels that check themselves take longer.
 const HUNG_S: u32 = 20;
 const HUNG_SLOW_S: u32 = 60;
@@ -140,7 +143,11 @@ impl Job for Storm {
         }
         let (own, common) = (&measured.own, &measured.common);
         measured.runs.iter().try_for_each(|run| match own.scenario {
-            Scenario::Locked => has_collapsed(run),
+            Scenario::Locked => {
+                let once = "collapsed once it was not locked: that none was before";
+                has_done(run, COLLAPSED, once)
+            }
+            Scenario::SlowRead => has_done(run, FILLED, "read whole: that no task waited"),
             _ if injects(own, common) => has_failed(run),
             _ => Ok(()),
         })
@@ -168,6 +175,8 @@ impl Job for Storm {
             figure("killed", "times", "processes killed"),
             figure("failed_allocations", "times", "allocations of wide folios were made to fail"),
             figure("longest_wait_ms", "ms", "the longest turn of `busy-cpu`, or the longest time from SIGKILL to the end in `slow-read`"),
+            figure("ahead", "times", "text that was cached ran before a slow disk had answered for the rest of its block"),
+            figure("filled", "times", "all of such a block was cached in the end"),
             figure("copied_up", "times", "a file of an overlay's lower folder was copied up while it was executed"),
             figure("verified", "pages", "whose memory cgroup was found to be right"),
         ]
@@ -203,12 +212,13 @@ impl Job for Storm {
     }
 }
 
-/// A kernel that collapses what faults hand to it must collapse a block that is locked no more.
-fn has_collapsed(run: &Run<'_, Storm>) -> Result<()> {
+/// A kernel that collapses what faults hand to it must collapse a block that is locked no more, and
+/// read the rest of one of which half is cached.
+fn has_done(run: &Run<'_, Storm>, what: &str, nothing: &str) -> Result<()> {
     let is_to = run.variant.series().contains(&SeriesName::Khugepaged);
     ensure!(
-        !is_to || count(run, COLLAPSED) > 0,
-        "{}: no block was collapsed once nobody locked it: that none was before shows nothing",
+        !is_to || count(run, what) > 0,
+        "{}: no block was {nothing} shows nothing",
         run.variant
     );
     Ok(())
@@ -276,6 +286,24 @@ mod tests {
         assert!(!agrees(Variant::Patched, 0, Filesystem::Xfs));
         assert!(agrees(Variant::Pristine, 0, Filesystem::Xfs));
         assert!(agrees(Variant::Patched, 0, Filesystem::Ext4));
+    }
+
+    #[test]
+    fn a_slow_disk_shows_that_the_rest_of_a_block_is_read() {
+        let agrees = |variant, filled: u64| {
+            let mut run = run(variant, 1);
+            run.outcome = json!({ "counts": { (FILLED): filled } });
+            let mut comparison = comparison_of(&Storm, vec![run]);
+            comparison.options["scenario"] = Scenario::SlowRead.name().into();
+            Storm.look(&comparison).unwrap().agree()
+        };
+        agrees(Variant::Patched, 1).unwrap();
+        agrees(Variant::Pristine, 0).unwrap();
+        let error = agrees(Variant::Patched, 0).unwrap_err().to_string();
+        assert!(
+            error.contains("patched: no block was read whole"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -20,6 +20,8 @@ mod page;
 #[cfg(feature = "guest")]
 mod probe;
 #[cfg(feature = "guest")]
+mod slow;
+#[cfg(feature = "guest")]
 mod stage;
 
 use serde::{Deserialize, Serialize};
@@ -66,7 +68,7 @@ named!(
         Locked = "locked",
         /// Pages are executed while their owner writes new ones with O_DIRECT.
         DirectWrite = "direct-write",
-        /// The disk hardly answers; SIGKILL must end who waits for it.
+        /// The disk hardly answers: text that is cached runs on, and SIGKILL ends a task that waits.
         SlowRead = "slow-read",
         /// A realtime task keeps one CPU; nobody may wait for that.
         BusyCpu = "busy-cpu",

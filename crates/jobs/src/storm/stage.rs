@@ -58,6 +58,8 @@ counts! {
     LongestWaitMs = "longest_wait_ms",
     Verified = "verified",
     CopiedUp = "copied_up",
+    Ahead = "ahead",
+    Filled = "filled",
 }
 
 /// What all of a crew know.
@@ -101,6 +103,11 @@ impl Stage {
     /// Waits until all of a crew have ended, which must be soon after the deadline.
     pub fn finish(&self, crew: Crew) -> Result<()> {
         crew.finish_by(self.deadline + 2 * self.patience())
+    }
+
+    /// How often, so far.
+    pub fn counted(&self, count: Count) -> u64 {
+        self.counts.get(count)
     }
 
     /// What was counted.
