@@ -52,6 +52,8 @@ pub struct Runner<'a> {
     pub tell: &'a dyn Fn(Message) -> Result<()>,
     /// Whether it is to be recorded from which pages the warm run executes.
     pub record: bool,
+    /// Sizes of leaves by which its mappings are cut, as [`trace::text_at_exit`] takes them.
+    pub leaves: &'a [u64],
 }
 
 impl Runner<'_> {
@@ -208,7 +210,7 @@ impl Runner<'_> {
         for words in &self.program.commands {
             let command = self.command(words, &output)?;
             let seen = worked.text.len() as u64;
-            let ended = trace::text_at_exit(command, first + seen, MAPPINGS - seen)
+            let ended = trace::text_at_exit(command, first + seen, MAPPINGS - seen, self.leaves)
                 .with_context(|| format!("looking at {}", words.join(" ")))?;
             if ended.status != 0 {
                 bail!("looking at {}: {}", words.join(" "), ending(ended.status));

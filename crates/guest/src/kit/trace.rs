@@ -22,12 +22,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use wideleaf_procmap::mappings;
 
-/// An executable mapping of a file.
+/// An executable mapping of a file, or the part of one that leaves of one size could map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapped {
     /// Number of its coverage record.
     pub id: u64,
-    /// The file's path as the program sees it.
+    /// The file's path as init sees it, which is not in the program's root.
     pub file: String,
     /// First address.
     pub start: u64,
@@ -35,6 +35,13 @@ pub struct Mapped {
     pub len: u64,
     /// Where in the file it begins, in bytes.
     pub offset: u64,
+    /// Bytes of the widest leaf of which it is whole blocks by address and offset; 0 if that was not
+    /// asked.
+    #[serde(default)]
+    pub block: u64,
+    /// Number of the record of the mapping's first part.
+    #[serde(default)]
+    pub mapping: u64,
 }
 
 /// Where the registers that matter stand in the NT_PRSTATUS set of 64-bit words.
@@ -99,8 +106,14 @@ pub struct Ended {
 }
 
 /// Runs `command` to its end, and asks each process for the coverage of its text when it wants to
-/// exit. The records have the numbers from `first` on, at most `room` of them.
-pub fn text_at_exit(mut command: Command, first: u64, room: u64) -> Result<Ended> {
+/// exit. The records have the numbers from `first` on, at most `room` of them. There is one for each
+/// part of a mapping that is whole blocks of one of `leaves`, sizes in bytes, the widest first and the
+/// page last; without `leaves` one for each mapping.
+///
+/// # Errors
+///
+/// If the command cannot be started or traced.
+pub fn text_at_exit(mut command: Command, first: u64, room: u64, leaves: &[u64]) -> Result<Ended> {
     // SAFETY: ptrace(PTRACE_TRACEME) is a plain system call.
     unsafe {
         command.pre_exec(|| {
@@ -115,6 +128,7 @@ pub fn text_at_exit(mut command: Command, first: u64, room: u64) -> Result<Ended
         asked: BTreeSet::new(),
         next: first,
         end: first + room,
+        leaves,
         ended: Ended::default(),
     };
     let result = tracer.follow();
@@ -163,7 +177,7 @@ fn wait(pid: i32) -> nix::Result<(Pid, Told)> {
     }
 }
 
-struct Tracer {
+struct Tracer<'a> {
     /// The command's own process.
     command: Pid,
     /// Threads that have begun to be traced, and their processes.
@@ -173,10 +187,12 @@ struct Tracer {
     /// Number of the next record, and the first that is not to be used.
     next: u64,
     end: u64,
+    /// Sizes of leaves by which mappings are cut.
+    leaves: &'a [u64],
     ended: Ended,
 }
 
-impl Tracer {
+impl Tracer<'_> {
     /// Follows all of them to their ends.
     fn follow(&mut self) -> Result<()> {
         let (_, stop) = wait(self.command.as_raw())?;
@@ -236,7 +252,7 @@ impl Tracer {
 
     /// Asks for the text of the process that `thread`, which has entered exit_group(2), is of.
     fn look(&mut self, thread: Thread) -> Result<()> {
-        let text = thread.text(self.next)?;
+        let text = thread.text(self.next, self.leaves)?;
         let next = self.next + text.len() as u64;
         if next > self.end {
             return Ok(());
@@ -351,10 +367,10 @@ impl Thread {
     }
 
     /// Executable mappings of files.
-    fn text(self, first: u64) -> Result<Vec<Mapped>> {
+    fn text(self, first: u64, leaves: &[u64]) -> Result<Vec<Mapped>> {
         let path = format!("/proc/{}/maps", self.0);
         let maps = fs::read(&path).context(path)?;
-        Ok(executable(&maps, first))
+        Ok(executable(&maps, first, leaves))
     }
 
     /// The process that it is of.
@@ -429,18 +445,57 @@ impl Thread {
     }
 }
 
-/// Numbered from `first` on.
-fn executable(maps: &[u8], first: u64) -> Vec<Mapped> {
+/// Numbered from `first` on, and cut by `leaves`.
+fn executable(maps: &[u8], first: u64, leaves: &[u64]) -> Vec<Mapped> {
     let text = mappings(maps).filter(|vma| vma.executable() && vma.name.starts_with('/'));
-    text.zip(first..)
-        .map(|(vma, id)| Mapped {
-            id,
+    let mut all = Vec::new();
+    for vma in text {
+        let whole = Mapped {
+            id: 0,
             start: vma.start,
             len: vma.len(),
             offset: vma.offset,
             file: vma.name,
-        })
-        .collect()
+            block: 0,
+            mapping: first + all.len() as u64,
+        };
+        for part in whole.cut(leaves) {
+            let id = first + all.len() as u64;
+            all.push(Mapped { id, ..part });
+        }
+    }
+    all
+}
+
+impl Mapped {
+    /// Its parts: what is whole blocks of the first leaf by address and offset, and what is left at
+    /// both sides, cut by the next ones.
+    fn cut(self, leaves: &[u64]) -> Vec<Self> {
+        let Some((&leaf, narrower)) = leaves.split_first() else {
+            return vec![self];
+        };
+        let end = self.start + self.len;
+        let (first, last) = (self.start.next_multiple_of(leaf), end / leaf * leaf);
+        let congruent = self.start.wrapping_sub(self.offset).is_multiple_of(leaf);
+        if !congruent || first >= last {
+            return self.cut(narrower);
+        }
+        let part = |from: u64, to: u64| Self {
+            start: from,
+            len: to - from,
+            offset: self.offset + (from - self.start),
+            ..self.clone()
+        };
+        let side = |from, to| match from == to {
+            true => Vec::new(),
+            false => part(from, to).cut(narrower),
+        };
+        let blocks = Self {
+            block: leaf,
+            ..part(first, last)
+        };
+        [side(self.start, first), vec![blocks], side(last, end)].concat()
+    }
 }
 
 #[cfg(test)]
@@ -459,20 +514,49 @@ mod tests {
             start: 0x40_0000,
             len: 0x20_0000,
             offset: 0x1_0000,
+            block: 0,
+            mapping: 3000,
         };
-        assert_eq!(executable(maps, 3000), [perl]);
+        assert_eq!(executable(maps, 3000, &[]), [perl]);
+    }
+
+    #[test]
+    fn a_mapping_is_cut_where_blocks_of_leaves_begin_and_end() {
+        let cut = |line: &str| {
+            let maps = format!("{line} fe:00 131   /usr/bin/x\n");
+            let parts = executable(maps.as_bytes(), 7, &[2 << 20, 64 << 10, 4096]);
+            let parts = parts.into_iter();
+            parts
+                .inspect(|part| assert_eq!(part.mapping, 7))
+                .map(|part| (part.id, part.start, part.len, part.offset, part.block))
+                .collect::<Vec<_>>()
+        };
+        let (k4, k64, m2) = (0x1000, 0x1_0000, 0x20_0000);
+        let parts = cut("3ef000-801000 r-xp 001ef000");
+        let expected = [
+            (7, 0x3e_f000, k4, 0x1e_f000, k4),
+            (8, 0x3f_0000, k64, 0x1f_0000, k64),
+            (9, 0x40_0000, 2 * m2, m2, m2),
+            (10, 0x80_0000, k4, 3 * m2, k4),
+        ];
+        assert_eq!(parts, expected);
+        // Congruent at 64K, and at a page only.
+        let parts = cut("400000-800000 r-xp 00010000");
+        assert_eq!(parts, [(7, 2 * m2, 2 * m2, k64, k64)]);
+        let parts = cut("400000-800000 r-xp 00001000");
+        assert_eq!(parts, [(7, 2 * m2, 2 * m2, k4, k4)]);
     }
 
     /// The states of `script` and all that it starts, at their ends.
     fn of(script: &str) -> Ended {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", script]);
-        text_at_exit(shell, 7, 1000).unwrap()
+        text_at_exit(shell, 7, 1000, &[]).unwrap()
     }
 
     #[test]
     fn a_program_is_looked_at_when_it_ends() {
-        let ended = text_at_exit(Command::new("/bin/true"), 7, 1000).unwrap();
+        let ended = text_at_exit(Command::new("/bin/true"), 7, 1000, &[]).unwrap();
         let text = &ended.text;
         assert!(text[0].len > 0 && text[0].id == 7, "{ended:?}");
         assert!(text.iter().any(|m| m.file.ends_with("/true")), "{ended:?}");
@@ -507,7 +591,7 @@ mod tests {
 
     #[test]
     fn a_process_without_room_for_its_records_is_counted_as_unseen() {
-        let ended = text_at_exit(Command::new("/bin/true"), 7, 1).unwrap();
+        let ended = text_at_exit(Command::new("/bin/true"), 7, 1, &[]).unwrap();
         assert_eq!((ended.processes, ended.unseen, ended.status), (1, 1, 0));
         assert!(ended.text.is_empty(), "{ended:?}");
     }
@@ -527,7 +611,7 @@ mod tests {
         let mut command = Command::new(&this);
         command.args(["--exact", "kit::trace::tests::as_threads", "--ignored"]);
         command.stdout(std::process::Stdio::null());
-        let ended = text_at_exit(command, 1, 1000).unwrap();
+        let ended = text_at_exit(command, 1, 1000, &[]).unwrap();
         assert_eq!((ended.processes, ended.unseen), (1, 0));
         assert_eq!(libc::WEXITSTATUS(ended.status), 9);
         let name = this.file_name().unwrap().to_str().unwrap();

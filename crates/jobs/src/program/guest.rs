@@ -2,6 +2,7 @@
 //! Real programs under their own loader as a job.
 
 use super::identify::identify;
+use super::predict::{Disk, leaves, predict};
 use super::{NAME, Report, Task, Worked};
 use anyhow::{Context, Result};
 use wideleaf_bench::system::ReadCounter;
@@ -43,6 +44,7 @@ fn job(task: &Task, device: Option<&str>, port: &Port) -> Result<Vec<Worked>> {
     root::furnish(&root)?;
     set_clock()?;
     adopt_leftovers()?;
+    let leaves = leaves();
     let mut reports = Vec::new();
     for (program, number) in task.programs.iter().zip(0u8..) {
         let runner = Runner {
@@ -52,8 +54,15 @@ fn job(task: &Task, device: Option<&str>, port: &Port) -> Result<Vec<Worked>> {
             counter: &counter,
             tell: &|message| Ok(port.send(&message)?),
             record: task.record,
+            leaves: &leaves,
         };
-        reports.push(run(&runner).with_context(|| program.name.clone())?);
+        let disk = Disk {
+            root: &root,
+            device,
+            overlay: task.overlay,
+        };
+        let worked = run(&runner, &disk);
+        reports.push(worked.with_context(|| program.name.clone())?);
     }
     Ok(reports)
 }
@@ -70,7 +79,7 @@ fn set_clock() -> Result<()> {
         .context("clock_settime")
 }
 
-fn run(runner: &Runner<'_>) -> Result<Worked> {
+fn run(runner: &Runner<'_>, disk: &Disk<'_>) -> Result<Worked> {
     let mut worked = Worked::from(runner.count()?);
     if worked.complaint.is_empty() && runner.record {
         runner.say("identifying the pages of")?;
@@ -78,6 +87,7 @@ fn run(runner: &Runner<'_>) -> Result<Worked> {
     }
     if worked.complaint.is_empty() {
         runner.look(&mut worked.of)?;
+        worked.predicted = predict(&worked.of.text, disk)?;
     }
     Ok(worked)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The options, the figures and the table.
 
+use super::account::{self, Account, account};
 use super::record::trace;
 use super::{NAME, Report, Task};
 use crate::kit::known::{self, Chosen};
@@ -28,7 +29,7 @@ pub struct Programs;
 /// The registry's entry.
 pub const JOB: Programs = Programs;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     // The names are those of files.
@@ -222,12 +223,13 @@ impl Job for Programs {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        worked::figures()
+        [worked::figures(), account::figures()].concat()
     }
 
     fn measure(&self, run: &Run<'_, Self>, figures: &mut Figures) {
         for program in &run.report.programs {
             worked::measure(run, program, figures);
+            account(run, program).measure(&program.name, figures);
         }
     }
 
@@ -249,11 +251,28 @@ impl Job for Programs {
         let first = measured.runs.first().map(|run| &run.report.programs);
         let names = first.into_iter().flatten().map(|program| &program.name);
         let rows = |name: &String| {
-            worked::rows(measured, name, |report: &Report| {
+            let found = |report: &'_ Report| {
                 let mut programs = report.programs.iter();
-                let of_run = programs.find(|program| program.name == *name);
-                of_run.map(|program| &program.of)
-            })
+                programs.position(|program| program.name == *name)
+            };
+            let worked = worked::rows(measured, name, |report: &Report| {
+                found(report).map(|at| &report.programs[at].of)
+            });
+            let account = |cell: fn(&Account) -> String| {
+                move |run: &Run<'_, Self>| {
+                    let program = found(&run.report).map(|at| &run.report.programs[at]);
+                    program.map_or("-".into(), |program| cell(&account(run, program)))
+                }
+            };
+            let rows = [
+                measured.row(name, "all text", account(Account::shares)),
+                measured.row(
+                    name,
+                    "whole blocks, by inspect",
+                    account(Account::agreement),
+                ),
+            ];
+            worked.into_iter().chain(rows).collect::<Vec<_>>()
         };
         names.flat_map(rows).collect()
     }

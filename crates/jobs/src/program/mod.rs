@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Real programs of a Debian user land, under the real loaders.
 
+#[cfg(feature = "host")]
+mod account;
 #[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(feature = "host")]
 pub mod host;
 #[cfg(feature = "guest")]
 mod identify;
+#[cfg(feature = "guest")]
+mod predict;
 #[cfg(feature = "host")]
 mod record;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use wideleaf_guest::kit::program::{self, Program};
 use wideleaf_policy::trace::Text;
@@ -18,7 +23,7 @@ use wideleaf_policy::trace::Text;
 /// Its name.
 pub const NAME: &str = "program";
 
-/// What a [`Program`] did.
+/// The runs of a [`Program`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worked {
     /// As any job counts it.
@@ -27,13 +32,42 @@ pub struct Worked {
     /// Files that pages executed from in the warm run may be of; empty unless asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub executables: Vec<Executable>,
+    /// The verdicts of `wideleaf inspect` on the text that its processes had at their ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predicted: Vec<Predicted>,
 }
 
 impl From<program::Worked> for Worked {
     fn from(of: program::Worked) -> Self {
-        let executables = Vec::new();
-        Self { of, executables }
+        Self {
+            of,
+            ..Self::default()
+        }
     }
+}
+
+/// The verdict of `wideleaf inspect` on a segment with text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// Its file, as [`Mapped`](wideleaf_guest::kit::trace::Mapped) names it.
+    pub file: String,
+    /// Where in the file its first page begins, in bytes.
+    pub offset: u64,
+    /// Bytes of its pages.
+    pub len: u64,
+    /// The column VERDICT, but `too small` where this machine has no leaf of the size it speaks of.
+    pub verdict: String,
+    /// By kernels, as `inspect` names them; empty where its assumptions do not hold.
+    pub kernels: BTreeMap<String, Reach>,
+}
+
+/// How wide a kernel can map a segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reach {
+    /// The file is sure to be loaded at a multiple of so many bytes, by chance at one of more.
+    pub aligned: u64,
+    /// Bytes by the size of the leaf, in bytes, the page included.
+    pub leaves: BTreeMap<u64, u64>,
 }
 
 impl Deref for Worked {
@@ -57,7 +91,7 @@ pub struct Executable {
     pub text: Vec<Text>,
 }
 
-/// What the guest is asked to do.
+/// The guest's task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// The folder that the programs see as `/`.
@@ -72,7 +106,7 @@ pub struct Task {
     pub overlay: bool,
 }
 
-/// What it found.
+/// Its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// One for each program, in their order.

@@ -103,6 +103,7 @@ mod tests {
                 executable(11, "/b"),
                 executable(12, "/c"),
             ],
+            ..Worked::default()
         };
         trace(&worked, touched, Arch::X86_64, &["p_1_all.deb".into()])
     }

@@ -54,6 +54,7 @@ fn work(load: &Load) -> Result<Worked> {
         // The port for answers is open elsewhere.
         tell: &|_| Ok(()),
         record: false,
+        leaves: &[],
     };
     let mut worked = runner.count()?;
     if worked.complaint.is_empty() {
