@@ -2,6 +2,7 @@
 //! Why a file was not read.
 
 use std::io;
+use wideleaf_kit::words::without_error_numbers;
 
 /// What is wrong with a file. Its name is the caller's to tell.
 #[derive(Debug, thiserror::Error)]
@@ -19,20 +20,11 @@ pub enum Error {
     #[error("became shorter while it was read")]
     Shorter,
     /// The system's reason, as the C library words it.
-    #[error("{}", words(.0))]
+    #[error("{}", without_error_numbers(&.0.to_string()))]
     Io(io::Error),
     /// What its headers are, or are not.
     #[error(transparent)]
     Elf(wideleaf_elf::Error),
-}
-
-/// Without Rust's error number.
-fn words(error: &io::Error) -> String {
-    let mut text = error.to_string();
-    if let Some(end) = text.find(" (os error") {
-        text.truncate(end);
-    }
-    text
 }
 
 impl From<io::Error> for Error {

@@ -11,3 +11,4 @@ pub mod scratch;
 pub mod size;
 pub mod table;
 pub mod tool;
+pub mod words;

@@ -12,6 +12,7 @@ use std::io::{BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use wideleaf_kit::names::{deceives, hex, lossy, printable};
+use wideleaf_kit::words::without_error_numbers;
 
 /// Writes lines of text. A reader that has seen enough (`| head`) is no error.
 ///
@@ -99,20 +100,8 @@ fn forgiven(result: std::io::Result<()>) -> Result<()> {
 /// Writes lines to standard error, without the error numbers that Rust adds to the system's words.
 /// If that cannot be written there is nobody left to tell.
 pub fn write_err(text: &str) {
-    let text = lines(&without_numbers(text));
+    let text = lines(&without_error_numbers(text));
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
-}
-
-fn without_numbers(text: &str) -> String {
-    let mut parts = text.split(" (os error ");
-    let mut all = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        match part.split_once(')') {
-            Some((number, rest)) if number.parse::<u32>().is_ok() => all += rest,
-            _ => all += &format!(" (os error {part}"),
-        }
-    }
-    all
 }
 
 /// Text whose newlines are its own and whose other characters are harmless.
@@ -177,16 +166,6 @@ pub(crate) use tell;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_error_is_told_without_its_number() {
-        let text = "/a: No such file or directory (os error 2): (os error x)\nb (os error 13)\n";
-        let told = "/a: No such file or directory: (os error x)\nb\n";
-        assert_eq!(without_numbers(text), told);
-        let error = std::fs::File::open("/nonexistent").unwrap_err();
-        let told = without_numbers(&format!("{error}"));
-        assert_eq!(told, "No such file or directory");
-    }
 
     #[test]
     fn names_in_text_and_json_stay_names() {
