@@ -63,6 +63,18 @@ enum Verdict {
 }
 
 impl Verdict {
+    fn without_source(base: Base) -> Self {
+        Self::Skipped(format!(
+            "its source is not in the cache: 'wideleaf kernel fetch --base {base}' gets it"
+        ))
+    }
+
+    fn without_tree(source: &Source) -> Self {
+        Self::Skipped(format!(
+            "{source} is not unpacked, or another run works on it"
+        ))
+    }
+
     fn tell(&self, what: &str) -> Result<()> {
         match self {
             Self::Nothing => say!("{what}: no patches"),
@@ -101,16 +113,15 @@ impl Kernels<'_> {
         if series.steps().is_empty() {
             return Ok(Verdict::Nothing);
         }
-        let source = match self.source(base)? {
-            Ok(source) => source,
-            Err(skipped) => return Ok(skipped),
+        let Some(source) = self.source(base)? else {
+            return Ok(Verdict::without_source(base));
         };
         if self.quick && checkpatch::passed_before(&folder, &source, self.cache)? {
             return Ok(Verdict::PassedBefore);
         }
-        let tree = match self.tree(&source, &format!("checking the series {name} for"))? {
-            Ok(tree) => tree,
-            Err(skipped) => return Ok(skipped),
+        let step = format!("checking the series {name} for");
+        let Some(tree) = self.tree(&source, &step)? else {
+            return Ok(Verdict::without_tree(&source));
         };
         let ground = Stack::ground(base, name, self.files)?;
         let report = checkpatch::check(&tree, &series, &ground)
@@ -122,41 +133,32 @@ impl Kernels<'_> {
     }
 
     fn faults(&self, base: Base) -> Result<Verdict> {
-        let source = match self.source(base)? {
-            Ok(source) => source,
-            Err(skipped) => return Ok(skipped),
+        let Some(source) = self.source(base)? else {
+            return Ok(Verdict::without_source(base));
         };
-        match self.tree(&source, "planting faults in")? {
-            Ok(tree) => Ok(Verdict::from(&fault::check(&tree, self.files)?)),
-            Err(skipped) => Ok(skipped),
-        }
+        let Some(tree) = self.tree(&source, "planting faults in")? else {
+            return Ok(Verdict::without_tree(&source));
+        };
+        Ok(Verdict::from(&fault::check(&tree, self.files)?))
     }
 
-    /// The base's source, or why there is none at hand.
-    fn source(&self, base: Base) -> Result<Result<Source, Verdict>> {
+    /// The base's source; `None` with `--quick` if it is not in the cache.
+    fn source(&self, base: Base) -> Result<Option<Source>> {
         if !self.quick {
-            return Source::newest(base, false, self.cache, &Screen::new()).map(Ok);
+            return Source::newest(base, false, self.cache, &Screen::new()).map(Some);
         }
         let version = apt::newest(source::cached(base, self.cache)?)?;
-        Ok(version
-            .map(|version| Source { base, version })
-            .ok_or_else(|| {
-                Verdict::Skipped(format!(
-                    "its source is not in the cache: 'wideleaf kernel fetch --base {base}' gets it"
-                ))
-            }))
+        Ok(version.map(|version| Source { base, version }))
     }
 
-    /// Its tree, or why it is not at hand.
-    fn tree(&self, source: &Source, step: &str) -> Result<Result<WorkTree, Verdict>> {
+    /// Its tree; `None` with `--quick` if it is not unpacked, or in use.
+    fn tree(&self, source: &Source, step: &str) -> Result<Option<WorkTree>> {
         if self.quick && !WorkTree::is_at_hand(source, self.cache)? {
-            return Ok(Err(Verdict::Skipped(format!(
-                "{source} is not unpacked, or another run works on it"
-            ))));
+            return Ok(None);
         }
         let screen = Screen::new();
         let tree = WorkTree::open(source, self.cache, &screen)?;
         screen.event(Event::Step(&format!("{step} {source}")));
-        Ok(Ok(tree))
+        Ok(Some(tree))
     }
 }
