@@ -34,7 +34,8 @@ Examples:
   wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
   wideleaf kernel export --series fixes --base 7.3 /tmp/series-fixes
   wideleaf kernel import --base 6.12 --tree ~/linux base..HEAD
-  wideleaf kernel check --base all")]
+  wideleaf kernel check --base all
+  sudo apt-get install $(wideleaf kernel deps)")]
 pub struct Args {
     /// Folder with the fragments, overlay and patches [default: the one that
     /// WIDELEAF_KERNEL_DIR names, else the nearest `kernel` above the current

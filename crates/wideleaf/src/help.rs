@@ -20,7 +20,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
 /// Has the help list the commands in groups: clap knows one heading for all of them.
 pub fn grouped(command: Command) -> Command {
     let list = list(&command);
-    command.before_help(list).help_template(
+    with_examples(command).before_help(list).help_template(
         "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}\n\n\
          'wideleaf COMMAND --help' says more of a command, with examples.\n",
     )
@@ -40,6 +40,56 @@ fn list(command: &Command) -> String {
         }
     }
     list
+}
+
+/// Has each command of commands share its examples with these, or take its own from them.
+pub fn with_examples(command: Command) -> Command {
+    command.mut_subcommands(|sub| match sub.has_subcommands() {
+        true => with_shared_examples(sub),
+        false => sub,
+    })
+}
+
+/// Gives each command below the examples of `command` that are its own, if it has none, or
+/// `command` the first example of each, if that has none.
+fn with_shared_examples(command: Command) -> Command {
+    let words = format!("wideleaf {}", command.get_name());
+    let own = examples(&command, &words);
+    if own.is_empty() {
+        let below = command.get_subcommands();
+        let first = below.filter_map(|sub| examples(sub, &words).into_iter().next());
+        let first: Vec<_> = first.collect();
+        return command.after_long_help(shown(&first));
+    }
+    command.mut_subcommands(|sub| {
+        let words = format!("{words} {}", sub.get_name());
+        let of_sub = own.iter().filter(|line| is_of(line, &words));
+        let of_sub: Vec<_> = of_sub.cloned().collect();
+        match sub.get_after_long_help() {
+            None if !of_sub.is_empty() => sub.after_long_help(shown(&of_sub)),
+            _ => sub,
+        }
+    })
+}
+
+/// The lines of a command's examples that call `words`.
+fn examples(command: &Command, words: &str) -> Vec<String> {
+    let text = command.get_after_long_help().map(ToString::to_string);
+    let text = text.unwrap_or_default();
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("  ") && is_of(line, words));
+    lines.map(str::to_owned).collect()
+}
+
+/// Whether a line calls the command `words`, not one whose name only begins so.
+fn is_of(line: &str, words: &str) -> bool {
+    let rest = line.split_once(words).map(|(_, rest)| rest);
+    rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '-'))
+}
+
+fn shown(examples: &[String]) -> String {
+    format!("Examples:\n{}", examples.join("\n"))
 }
 
 #[cfg(test)]
@@ -93,15 +143,16 @@ mod tests {
     }
 
     #[test]
-    fn the_long_help_of_each_command_or_of_its_group_has_examples() {
-        let (mut with, mut without) = (Vec::new(), Vec::new());
+    fn the_long_help_of_each_command_has_examples_of_its_own() {
+        let mut without = Vec::new();
         each(&mut all(), "wideleaf", &mut |command, words| {
             let help = command.render_long_help().to_string();
-            let of_group = with.iter().any(|group| words.starts_with(group));
-            match help.contains("Examples:") {
-                true => with.push(format!("{words} ")),
-                false if of_group || command.has_subcommands() => {}
-                false => without.push(words.to_owned()),
+            let has = help
+                .split_once("Examples:")
+                .is_some_and(|(_, of)| of.contains(words));
+            // The whole lists its commands in place of examples.
+            if !has && words != "wideleaf" {
+                without.push(words.to_owned());
             }
         });
         assert_eq!(without, Vec::<String>::new());

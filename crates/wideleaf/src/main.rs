@@ -150,7 +150,7 @@ fn main() -> ExitCode {
         Command::Disable(args) => cmd_enable::disable(args),
         Command::Enable(args) => cmd_enable::run(args),
         Command::Fill(args) => cmd_fill::run(args),
-        Command::Gen(args) => cmd_gen::run(args, Cli::command()),
+        Command::Gen(args) => cmd_gen::run(args, help::with_examples(Cli::command())),
         Command::Inspect(args) => cmd_inspect::run(args),
         Command::Keep(args) => cmd_keep::run(args),
         Command::Kernel(args) => cmd_kernel::run(args),
