@@ -176,7 +176,7 @@ impl Lists {
 
     fn install(&self, packages: &[&str]) -> Command {
         let mut install = self.apt("apt-get");
-        install.args(["-q", "-y", "--no-install-recommends", "install"]);
+        install.args(["-qq", "--no-install-recommends", "install"]);
         install.args(packages);
         install
     }
@@ -325,6 +325,16 @@ mod tests {
         assert_eq!(parse_candidate(known).unwrap(), "6.12.117-1~deb12u1");
         assert_eq!(parse_candidate(""), None);
         assert_eq!(parse_candidate("x:\n  Candidate: (none)\n"), None);
+    }
+
+    #[test]
+    fn a_package_that_debian_does_not_have_is_named() {
+        let error = Lists::System.resolve(&["dpkg", "no-such-package-of-debian"]);
+        let error = format!("{:#}", error.unwrap_err());
+        assert!(
+            error.ends_with("E: Unable to locate package no-such-package-of-debian"),
+            "{error}"
+        );
     }
 
     #[test]

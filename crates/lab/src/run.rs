@@ -81,8 +81,8 @@ impl Lab<'_> {
     ///
     /// If it cannot be had.
     pub fn prepare(&self, target: &Target) -> Result<()> {
-        self.ready(target)?;
-        self.disk(target).map(drop)
+        self.disk(target)?;
+        self.ready(target).map(drop)
     }
 
     /// Names each kernel of `target` by all that goes into it, without making it. One that is
@@ -131,8 +131,9 @@ impl Lab<'_> {
     /// in the text then.
     pub fn compare(&self, target: &Target) -> Result<Comparison> {
         let parts = self.parts(target)?;
-        let kernels = self.ready(target)?;
+        // A package that Debian does not have is told before a kernel is built.
         let disk = self.disk(target)?;
+        let kernels = self.ready(target)?;
         let mut comparison = Comparison {
             job: target.job.name().into(),
             base: target.base,
