@@ -89,13 +89,22 @@ impl Mapping {
 
     /// Which of its pages are in the page cache, touched or not.
     pub fn in_cache(&self, page_size: u64) -> Result<Vec<bool>> {
-        let mut pages = vec![0u8; self.len.get().div_ceil(page_size as usize)];
-        // SAFETY: the mapping is ours and the vector has a byte for each of its pages.
-        let result =
-            unsafe { libc::mincore(self.start.as_ptr(), self.len.get(), pages.as_mut_ptr()) };
-        Errno::result(result).context("mincore")?;
-        Ok(pages.iter().map(|page| page & 1 != 0).collect())
+        in_cache(self.address(), self.len.get() as u64, page_size)
     }
+}
+
+/// Which pages of a mapping, of `len` bytes from the address `start` on, are in the page cache and
+/// read, touched or not, by mincore(2).
+///
+/// # Errors
+///
+/// If `start` is no multiple of the page size, or a page of them is not mapped.
+pub fn in_cache(start: u64, len: u64, page_size: u64) -> Result<Vec<bool>> {
+    let mut pages = vec![0u8; len.div_ceil(page_size) as usize];
+    // SAFETY: the kernel checks the addresses, and the vector has a byte for each of the pages.
+    let result = unsafe { libc::mincore(start as *mut _, len as usize, pages.as_mut_ptr()) };
+    Errno::result(result).context("mincore")?;
+    Ok(pages.iter().map(|page| page & 1 != 0).collect())
 }
 
 impl Drop for Mapping {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is in the page cache, and how much of it a fault maps.
+//! The pages that are in the page cache, and how much of it a fault maps.
 
 use crate::kit::mapping::Mapping;
 use anyhow::{Context, Result};
-use nix::errno::Errno;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 
 /// Has clean pages leave memory, and slab too.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
@@ -18,14 +19,18 @@ pub fn drop_caches() -> Result<()> {
     fs::write(DROP_CACHES, "3").context(DROP_CACHES)
 }
 
-/// Which pages of a mapping are in the page cache and read, touched or not, by mincore(2).
+/// Which pages of a mapping are in the page cache and read, touched or not.
 pub fn in_cache(mapping: Mapping, page: u64) -> Result<Vec<bool>> {
-    let mut pages = vec![0u8; mapping.len.div_ceil(page) as usize];
-    let start = mapping.start as *mut libc::c_void;
-    // SAFETY: the vector has a byte for each page.
-    let result = unsafe { libc::mincore(start, mapping.len as usize, pages.as_mut_ptr()) };
-    Errno::result(result).context("mincore")?;
-    Ok(pages.iter().map(|page| page & 1 != 0).collect())
+    wideleaf_bench::mapping::in_cache(mapping.start, mapping.len, page)
+}
+
+/// Has the pages of a part of a file read one by one, so that none of them is part of a wide folio.
+pub fn read_by_page(file: &File, part: Range<u64>, page: u64) -> Result<()> {
+    advise(file, 0, 0, libc::POSIX_FADV_RANDOM);
+    for at in part.step_by(page as usize) {
+        file.read_exact_at(&mut [0], at).context("read")?;
+    }
+    Ok(())
 }
 
 /// posix_fadvise(2): only a wish.

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 use wideleaf_guest::kit::mapping::{Buffer, MADV_COLLAPSE, Mapping};
-use wideleaf_guest::kit::page_cache::{advise, drop_caches};
+use wideleaf_guest::kit::page_cache::{advise, drop_caches, read_by_page};
 use wideleaf_guest::kit::page_flags::mapped;
 use wideleaf_guest::kit::watch::hang;
 use wideleaf_guest::place::pin_to;
@@ -141,10 +141,7 @@ pub fn pinned(mut stage: Stage) -> Result<Report> {
 fn pin_first_page(stage: &Stage) -> Result<(OwnedFd, OwnedFd)> {
     drop_caches()?;
     let file = stage.open(FILE, false, 0)?;
-    advise(&file, 0, 0, libc::POSIX_FADV_RANDOM);
-    for at in (0..BLOCK).step_by(stage.page as usize) {
-        file.read_exact_at(&mut [0], at).context("read")?;
-    }
+    read_by_page(&file, 0..BLOCK, stage.page)?;
     let (read, write) = nix::unistd::pipe().context("pipe")?;
     let (from, to, len) = (file.as_raw_fd(), write.as_raw_fd(), stage.page as usize);
     let mut offset = 0;

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wideleaf_guest::kit::mapping::{Buffer, Mapping};
-use wideleaf_guest::kit::page_cache::{advise, drop_caches, in_cache};
+use wideleaf_guest::kit::page_cache::{drop_caches, in_cache, read_by_page};
 
 /// Blocks of which half is cached before the disk gets slow: the last ones of the file.
 const HALVES: u64 = 2;
@@ -29,7 +29,8 @@ pub fn slow_read(mut stage: Stage) -> Result<Report> {
     let halves = blocks - HALVES..blocks;
     drop_caches()?;
     for block in halves.clone() {
-        cache_half(&path, block * BLOCK, stage.page)?;
+        let at = block * BLOCK;
+        read_by_page(&File::open(&path)?, at..at + BLOCK / 2, stage.page)?;
     }
     exhaust(&path)?;
     stage.begin();
@@ -76,16 +77,6 @@ fn stubs(stage: &Stage) -> Result<PathBuf> {
     };
     let found = all.map(|entry| entry.path()).find(is_stubs);
     found.context("the disk holds no stub file")
-}
-
-/// Has the first half of a block read, page by page, so that none is part of a wide folio.
-fn cache_half(path: &Path, block: u64, page: u64) -> Result<()> {
-    let file = File::open(path)?;
-    advise(&file, 0, 0, libc::POSIX_FADV_RANDOM);
-    for at in (0..BLOCK / 2).step_by(page as usize) {
-        file.read_exact_at(&mut [0], block + at).context("read")?;
-    }
-    Ok(())
 }
 
 /// Executes what is cached of a block, in a process of its own, and sees whether it had to wait for
