@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The options, the figures and the table.
 
 use super::{MemoryReport, NAME, Report, Task};
 use anyhow::Result;
@@ -24,7 +24,7 @@ pub struct Contpte;
 /// The registry's entry.
 pub const JOB: Contpte = Contpte;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// The disk.

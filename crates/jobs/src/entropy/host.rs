@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown; what alignment may cost.
+//! The options, the figures and the table; what alignment may cost.
 
 use super::{Case, NAME, Report, Spread, Task};
 use anyhow::{Context, Result, ensure};
@@ -82,7 +82,7 @@ pub struct Entropy;
 /// The registry's entry.
 pub const JOB: Entropy = Entropy;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// How often each program and library is loaded

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The options, the figures and the table.
 
 use super::{NAME, Report, Task};
 use crate::kit::text::{self, CallsStubs, no_large_folios, of_phase};
@@ -23,7 +23,7 @@ pub struct ExecSizes;
 /// The registry's entry.
 pub const JOB: ExecSizes = ExecSizes;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Sizes, with commas between

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The options, the figures and the table.
 
 use super::{NAME, Report, Suite, Task};
 use anyhow::{Result, bail};
@@ -19,7 +19,7 @@ pub struct Kunit;
 /// The registry's entry.
 pub const JOB: Kunit = Kunit;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {}
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The options, the figures and the table.
 
 use super::{NAME, Task};
 use crate::kit::linear::{
@@ -51,7 +51,7 @@ pub struct LinearOthers;
 /// The registry's entry.
 pub const JOB: LinearOthers = LinearOthers;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Its memory.

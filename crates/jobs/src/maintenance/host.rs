@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked and shown.
+//! The options and the table.
 
 use super::{NAME, Report, Task};
 use anyhow::Result;
@@ -16,7 +16,7 @@ pub struct Maintenance;
 /// The registry's entry.
 pub const JOB: Maintenance = Maintenance;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {}
 

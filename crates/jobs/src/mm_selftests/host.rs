@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The options, the figures and the table.
 
 use super::{NAME, Program, Report, Task};
 use crate::kit::deviations::{Deviations, Ending, Endings, deviations};
@@ -32,7 +32,7 @@ pub struct MmSelftests;
 /// The registry's entry.
 pub const JOB: MmSelftests = MmSelftests;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Categories, as the base's run_vmtests.sh has them: 'mmap mremap thp'

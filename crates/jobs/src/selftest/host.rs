@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked and shown.
+//! The options and the table.
 
 use super::{Fault, NAME, Report, Task};
 use anyhow::Result;
@@ -18,7 +18,7 @@ pub struct Selftest;
 /// The registry's entry.
 pub const JOB: Selftest = Selftest;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// How the guest goes wrong

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown; what must hold of a kernel that maps what fits of a folio.
+//! The options, the figures and the table; what must hold of a kernel that maps what fits of a folio.
 
 use super::{Case, NAME, Report, Task};
 use anyhow::{Result, anyhow};
@@ -48,7 +48,7 @@ pub struct SharedWrites;
 /// The registry's entry.
 pub const JOB: SharedWrites = SharedWrites;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Size of a mapping, a multiple of 2M up to 48M; with 4M two cut folios are half of it

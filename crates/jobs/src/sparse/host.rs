@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The options, the figures and the table.
 
 use super::pattern::pattern;
 use super::{NAME, Report, Task};
@@ -32,7 +32,7 @@ pub struct Sparse;
 /// The registry's entry.
 pub const JOB: Sparse = Sparse;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Size of the stub file, a multiple of 2M; 128M is the text of a large program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is asked, counted and shown.
+//! The options, the figures and the table.
 
 use super::{NAME, Report, Scenario, Task};
 use anyhow::{Result, bail, ensure};
@@ -41,6 +41,11 @@ const COLLAPSED: &str = "collapsed";
 /// And for the blocks of which a fault has begun to read the rest.
 const FILLED: &str = "filled";
 
+/// Why a run shows nothing.
+const NONE_COLLAPSED: &str = "no block was collapsed after it was unlocked, so this run does not \
+                              show that none was collapsed before";
+const NONE_FILLED: &str = "no block was read whole, so this run does not show that no task waited";
+
 /// Seconds that a task may sleep uninterruptibly. Kernels that check themselves take longer.
 const HUNG_S: u32 = 20;
 const HUNG_SLOW_S: u32 = 60;
@@ -52,7 +57,7 @@ pub struct Storm;
 /// The registry's entry.
 pub const JOB: Storm = Storm;
 
-/// What it takes.
+/// The options.
 #[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// Seconds that it lasts
@@ -143,11 +148,8 @@ impl Job for Storm {
         }
         let (own, common) = (&measured.own, &measured.common);
         measured.runs.iter().try_for_each(|run| match own.scenario {
-            Scenario::Locked => {
-                let once = "collapsed once it was not locked: that none was before";
-                has_done(run, COLLAPSED, once)
-            }
-            Scenario::SlowRead => has_done(run, FILLED, "read whole: that no task waited"),
+            Scenario::Locked => has_done(run, COLLAPSED, NONE_COLLAPSED),
+            Scenario::SlowRead => has_done(run, FILLED, NONE_FILLED),
             _ if injects(own, common) => has_failed(run),
             _ => Ok(()),
         })
@@ -214,13 +216,9 @@ impl Job for Storm {
 
 /// A kernel that collapses what faults hand to it must collapse a block that is locked no more, and
 /// read the rest of one of which half is cached.
-fn has_done(run: &Run<'_, Storm>, what: &str, nothing: &str) -> Result<()> {
+fn has_done(run: &Run<'_, Storm>, what: &str, if_not: &str) -> Result<()> {
     let is_to = run.variant.series().contains(&SeriesName::Khugepaged);
-    ensure!(
-        !is_to || count(run, what) > 0,
-        "{}: no block was {nothing} shows nothing",
-        run.variant
-    );
+    ensure!(!is_to || count(run, what) > 0, "{}: {if_not}", run.variant);
     Ok(())
 }
 
