@@ -23,7 +23,7 @@
 //!
 //! All run at EL1 under ASID 1. Those of the tests that run at EL0 or EL2 do
 //! not differ there in what they ask. What is left out, and why, is in
-//! `docs/referee.md`.
+//! `docs/results/judges.md`.
 
 /// The published verdict on the stale outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
