@@ -27,7 +27,7 @@ const SINCE: &[(&str, (u32, u32), &str)] = &[
     ("zonefs", (6, 12), "fs/zonefs/super.c"),
 ];
 
-/// Up to which version a file system had none when that was tried (docs/tool/means.md).
+/// Up to which version a file system had none when that was tried (docs/results/means.md).
 const NONE_IN: &[(&str, (u32, u32))] = &[("erofs", (6, 1))];
 
 /// Where programs and libraries lie.

@@ -19,8 +19,8 @@ pub(crate) fn check(host: &Host, release: &Release, trials: &[Trial]) -> Check {
     let check = Check::new(
         "means",
         "means that give program text 2M leaves",
-        "which command works depends on the kernel and on the program's file system; docs/tool/means.md has what was \
-         tried on Debian's kernels",
+        "which command works depends on the kernel and on the program's file system; \
+         docs/results/means.md has what was tried on Debian's kernels",
     );
     if host.read(&format!("{THP}/hpage_pmd_size")).is_none() {
         return check.note("the kernel has no transparent huge pages: none");
