@@ -106,8 +106,17 @@ fn map_narrow(path: &Path) -> Result<Mapping> {
     // A file that is open for writing is not collapsed.
     drop(SharedFile::make(path, BLOCK, page_size())?);
     let file = File::open(path).with_context(|| path.display().to_string())?;
-    let room = Mapping::room(2 * BLOCK)?;
-    let at = room.start.next_multiple_of(BLOCK);
+    let room = Mapping::room(4 * BLOCK)?;
+    let at = room.start.next_multiple_of(BLOCK) + BLOCK;
+    // Linux 6.12 gives EINVAL where the block has no table of PMDs yet. One of these two pages at
+    // least has its entry in the same table.
+    for beside in [at - page_size(), at + BLOCK] {
+        Mapping::anonymous(
+            Some(beside),
+            page_size(),
+            libc::MAP_FIXED | libc::MAP_POPULATE,
+        )?;
+    }
     let prot = libc::PROT_READ | libc::PROT_EXEC;
     Mapping::new(Some(at), BLOCK, prot, libc::MAP_PRIVATE, Some((&file, 0)))
 }
