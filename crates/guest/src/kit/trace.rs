@@ -27,7 +27,7 @@ use wideleaf_procmap::mappings;
 pub struct Mapped {
     /// Number of its coverage record.
     pub id: u64,
-    /// The file's path as init sees it, which is not in the program's root.
+    /// The file's path as init sees it, which is outside the program's root.
     pub file: String,
     /// First address.
     pub start: u64,

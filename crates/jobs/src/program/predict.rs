@@ -11,6 +11,7 @@ use std::path::Path;
 use wideleaf_bench::page_size;
 use wideleaf_elf::{Cause, Elf, Error, FileSource, Kind, LEAF_2M, Placement, Source, judge};
 use wideleaf_guest::kit::trace::Mapped;
+use wideleaf_kit::arch::Arch;
 use wideleaf_outlook::{Kernel, outlook};
 use wideleaf_policy::Table;
 
@@ -29,11 +30,8 @@ pub(super) struct Disk<'a> {
 
 /// Sizes of the leaves of this guest up to those of 2M, the widest first and the page last.
 pub(super) fn leaves() -> Vec<u64> {
-    let arch = match std::env::consts::ARCH {
-        "aarch64" => "arm64",
-        arch => arch,
-    };
-    let table = Table::find(arch, page_size().trailing_zeros() as u8);
+    let of = |arch: Arch| Table::find(arch.name(), page_size().trailing_zeros() as u8);
+    let table = Arch::host().and_then(of);
     let leaves = table.iter().flat_map(|table| table.leaves().iter().rev());
     let sizes = leaves.map(|leaf| 1 << leaf.shift);
     sizes.filter(|size| *size <= LEAF_2M).collect()
