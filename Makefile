@@ -23,7 +23,7 @@ export PREFIX DESTDIR TARGET
 help:
 	@echo 'make lab    build both kernels, boot them, print them side by side'
 	@echo '            (LAB="--base 7.3 --page-size 4K": options of wideleaf lab run)'
-	@echo 'make measure  every run that docs/measured.md shows, into RESULTS=$(RESULTS)'
+	@echo 'make measure  every run that docs/results/measured.md shows, into RESULTS=$(RESULTS)'
 	@echo 'make quick  formatting, columns, links, prose, circles, checkpatch: seconds once built'
 	@echo 'make test   the same, clippy and unit tests: for every change'
 	@echo 'make check  run all tests, the ones in guests too'
