@@ -15,10 +15,11 @@ use std::process::ExitCode;
 ///
 /// # Errors
 ///
-/// If standard output cannot be written, or several results are to go to what is
-/// no folder. Files that are refused are named on standard error and in the
+/// If nothing says where results go, if standard output cannot be written, or if several results
+/// are to go to what is no folder. Files that are refused are named on standard error and in the
 /// exit status.
 pub fn run(args: Args) -> Result<ExitCode> {
+    args.check_destination()?;
     match () {
         () if args.oci => images::run(&args),
         () if args.recursive => tree::run(&args),

@@ -56,8 +56,13 @@ fn done(args: &[&str], files: &[&Path]) -> String {
 }
 
 fn refused(args: &[&str], files: &[&Path], why: &str) {
+    fails(args, files, 1, why);
+}
+
+/// It says why, and ends with this status.
+fn fails(args: &[&str], files: &[&Path], status: i32, why: &str) {
     let output = run(args, files);
-    assert_eq!(output.status.code(), Some(1), "{args:?} {files:?}");
+    assert_eq!(output.status.code(), Some(status), "{args:?} {files:?}");
     assert!(
         text(&output.stderr).contains(why),
         "{}",
@@ -319,9 +324,30 @@ fn wrong_usage_ends_with_2() {
     ] {
         assert_eq!(run(args, &[&path]).status.code(), Some(2), "{args:?}");
     }
+    for platform in ["foo", "linux/", "linux/arm/v7/x", "linux/arm64,foo"] {
+        let args = ["--oci", "-n", "--platform", platform];
+        fails(&args, &[&path], 2, "must be OS/ARCH, as linux/arm64");
+    }
     refused(&["-o", path.to_str().unwrap()], &[&path], "use --in-place");
     refused(&["-o", "/dev/null"], &[&path], "no regular file");
     refused(&["-o", "/no/such/folder/x"], &[&path], "/no/such/folder");
+}
+
+#[test]
+fn without_a_place_for_the_result_all_ways_to_name_one_are_said() {
+    let dir = Dir::new();
+    let path = dir.file("x", library());
+    let missing = dir.0.path().join("missing");
+    let places = "x: nothing says where the result goes: add --dry-run to see what would change, \
+                  -o FILE for a copy, or --in-place to replace it";
+    fails(&[], &[&path], 2, places);
+    fails(&["--restore"], &[&path, &path], 2, places);
+    refused(
+        &[],
+        &[&path, &missing],
+        "missing: cannot open: No such file",
+    );
+    fails(&[], &[dir.0.path()], 2, "is a directory: add -r");
 }
 
 /// Small file systems and mounts, in a namespace of the test's own.

@@ -134,7 +134,7 @@ fn a_folder_that_is_not_there_is_a_failure() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("/no/such/folder: cannot open"));
     let output = run(&[], Path::new("/usr/bin/true"));
-    assert_eq!(output.status.code(), Some(2), "a file needs -i or -o");
+    assert_eq!(output.status.code(), Some(2), "a file needs -n, -i or -o");
 }
 
 fn layout() -> Layout {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The command line of `wideleaf align`.
 
+use crate::stdout::printable_path;
+use crate::usage::misuse;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -72,6 +75,7 @@ pub struct Args {
         value_name = "OS/ARCH",
         value_delimiter = ',',
         requires = "oci",
+        value_parser = platform,
         hide_short_help = true
     )]
     pub(super) platform: Vec<String>,
@@ -79,7 +83,7 @@ pub struct Args {
     #[arg(short, long, value_name = "OUT", conflicts_with = "in_place")]
     pub(super) output: Option<PathBuf>,
     /// Replace each file by the result, with its owner, mode, attributes and times
-    #[arg(short, long, required_unless_present_any = ["output", "dry_run", "recursive", "oci"])]
+    #[arg(short, long)]
     pub(super) in_place: bool,
     /// The leaf that every segment is to be congruent at: a power of two from 4K to 1G
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = leaf)]
@@ -107,8 +111,8 @@ pub struct Args {
         hide_short_help = true
     )]
     pub(super) hard_links: Links,
-    /// Align setuid and signed files, such with appended data and such that strip would
-    /// damage afterwards, too
+    /// Also align setuid and signed files, files with appended data, and files that strip would
+    /// damage afterwards
     #[arg(short, long)]
     pub(super) force: bool,
     /// Rewrite files whose text gains no 2M leaf by it, too
@@ -157,6 +161,15 @@ fn leaf(text: &str) -> Result<u64, String> {
     }
 }
 
+/// `linux/arm64`, or `linux/arm/v7` with a variant.
+fn platform(text: &str) -> Result<String, String> {
+    let parts: Vec<_> = text.split('/').collect();
+    match (2..=3).contains(&parts.len()) && !parts.contains(&"") {
+        true => Ok(text.to_owned()),
+        false => Err("must be OS/ARCH, as linux/arm64".to_string()),
+    }
+}
+
 fn suffix(text: &str) -> Result<OsString, String> {
     match text.is_empty() || text.contains('/') {
         true => Err("a suffix is at least one character, and none a slash".to_string()),
@@ -165,6 +178,40 @@ fn suffix(text: &str) -> Result<OsString, String> {
 }
 
 impl Args {
+    /// Whether anything says where the results go, or that there are none.
+    fn has_destination(&self) -> bool {
+        self.in_place || self.output.is_some() || self.dry_run || self.recursive || self.oci
+    }
+
+    /// Refuses files for whose results no place is named.
+    ///
+    /// # Errors
+    ///
+    /// If there are such: the first one, with all the ways to name a place.
+    pub(super) fn check_destination(&self) -> Result<()> {
+        if self.has_destination() {
+            return Ok(());
+        }
+        for file in &self.files {
+            let name = printable_path(file);
+            let opened = file.metadata();
+            let metadata = opened.with_context(|| format!("align: {name}: cannot open"))?;
+            if metadata.is_dir() {
+                misuse!(
+                    "align: {name}: is a directory: add -r for all programs and libraries below it"
+                );
+            }
+        }
+        let first = self
+            .files
+            .first()
+            .map_or(String::new(), |f| printable_path(f));
+        misuse!(
+            "align: {first}: nothing says where the result goes: add --dry-run to see what would \
+             change, -o FILE for a copy, or --in-place to replace it"
+        )
+    }
+
     /// How files are aligned.
     pub(super) fn options(&self) -> Options {
         Options {
