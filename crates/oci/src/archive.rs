@@ -8,7 +8,7 @@ use crate::decode::Compression;
 use crate::digest::{Digest, Hashing};
 use crate::files::{DOCKER, Fill, INDEX, Naming, Opened, lock, open_regular, take_rights};
 use crate::folder::check_version;
-use crate::members::{BLOCK, Member, Members};
+use crate::members::{BLOCK, Member, Members, begins_archive};
 use nix::fcntl::Flock;
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -45,13 +45,16 @@ impl Archive {
     pub(crate) fn open_at(path: &Path) -> Result<Archive, Error> {
         let at = path.display().to_string();
         let (file, metadata) = open_regular(path).map_err(Error::io(&at, "cannot open"))?;
-        let mut start = [0; 8];
-        let count = file.read_at(&mut start, 0);
-        let count = count.map_err(Error::io(&at, "cannot read"))?;
-        let why = match Compression::sniff(&start[..count]) {
+        let mut start = Vec::new();
+        let read = (&file).take(BLOCK).read_to_end(&mut start);
+        read.map_err(Error::io(&at, "cannot read"))?;
+        let why = match Compression::sniff(&start) {
             Compression::Gzip => Some("is compressed: `gunzip` it first"),
             Compression::Zstd => Some("is compressed: `zstd -d` it first"),
-            Compression::None => None,
+            Compression::None if begins_archive(&start) => None,
+            Compression::None => {
+                Some("is no tar archive: name an OCI layout, or an archive of docker save")
+            }
         };
         let not_images = |why: &str| {
             Err(Error::NotImages {
@@ -63,7 +66,9 @@ impl Archive {
             return not_images(why);
         }
         let file = lock(file, path)?;
-        let reader = file.try_clone().map_err(Error::io(&at, "cannot read"))?;
+        let mut reader = file.try_clone().map_err(Error::io(&at, "cannot read"))?;
+        let rewound = reader.rewind();
+        rewound.map_err(Error::io(&at, "cannot read"))?;
         let mut reading = Members::new(&at, reader);
         let (mut members, mut names) = (Vec::new(), HashMap::new());
         while let Some(member) = reading.next()? {

@@ -179,13 +179,9 @@ impl<R: Stream> Members<R> {
         if header.as_bytes().iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        // The field itself counts as blanks.
-        let sum = |bytes: &[u8]| bytes.iter().map(|b| u32::from(*b)).sum::<u32>();
-        let bytes = header.as_bytes();
-        let expected = sum(&bytes[..148]) + 8 * 32 + sum(&bytes[156..]);
-        match header.cksum() {
-            Ok(found) if found == expected => Ok(Some(header)),
-            _ => Err(Error::Stream {
+        match is_sound(&header) {
+            true => Ok(Some(header)),
+            false => Err(Error::Stream {
                 at: self.at.clone(),
                 how: format!(
                     "is no tar archive: the header at byte {} has a wrong checksum",
@@ -307,6 +303,25 @@ impl<R: Stream> Read for Members<R> {
         self.position += count as u64;
         Ok(count)
     }
+}
+
+/// Whether a header has the checksum that it says.
+fn is_sound(header: &Header) -> bool {
+    // The field itself counts as blanks.
+    let sum = |bytes: &[u8]| bytes.iter().map(|b| u32::from(*b)).sum::<u32>();
+    let bytes = header.as_bytes();
+    let expected = sum(&bytes[..148]) + 8 * 32 + sum(&bytes[156..]);
+    header.cksum().is_ok_and(|found| found == expected)
+}
+
+/// Whether a file that starts with these bytes is a tar archive, an empty one included.
+pub(crate) fn begins_archive(start: &[u8]) -> bool {
+    let Some(block) = start.get(..BLOCK as usize) else {
+        return start.is_empty();
+    };
+    let mut header = Header::new_old();
+    header.as_mut_bytes().copy_from_slice(block);
+    block.iter().all(|byte| *byte == 0) || is_sound(&header)
 }
 
 /// A number of a header, as `tar` reads it. An empty field is zero, as for Go's library.
