@@ -31,8 +31,8 @@ Examples:
   wideleaf kernel config --base 6.12 --arch arm64 --page-size 16K
   wideleaf kernel build --base 7.3 --arch x86_64 --variant patched
   wideleaf kernel build --arch arm64 --config debian-cloud --variant pristine
-  wideleaf kernel export --base 6.12 /tmp/series && git am /tmp/series/0001-*.patch
-  wideleaf kernel export --series fixes --base 7.3 /tmp/series-fixes
+  wideleaf kernel export --series fixes /tmp/fixes && git am /tmp/fixes/000[1-9]-*.patch
+  wideleaf kernel export --series align /tmp/align && git am /tmp/align/000[1-9]-*.patch
   wideleaf kernel import --base 6.12 --tree ~/linux base..HEAD
   wideleaf kernel check --base all
   sudo apt-get install $(wideleaf kernel deps)")]
@@ -95,8 +95,8 @@ enum Action {
     ///
     /// The reverse of export. Each commit is a step. A new file is an overlay file, with the
     /// content that it has after the last commit, if later commits do no more than change its
-    /// lines; other new files are in the patches. Marks of variants stay behind the step of the
-    /// same subject. Nothing is changed unless all of it can be written.
+    /// lines; other new files are in the patches. The head of the series file stays, and so does
+    /// each of its comments, behind the step of the same subject. Nothing is changed unless all of it can be written.
     Import(ImportArgs),
     /// Run the base's own checkpatch.pl --strict over the series for it, and see whether the faults
     /// of `lab run --plant` still apply on top
@@ -372,4 +372,28 @@ fn row(spec: &Spec, kernel: &Option<Kernel>) -> serde_json::Value {
         "variant": spec.variant,
         "built": kernel,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args as _, Command};
+
+    /// `git am` refuses a series without those that it stands on.
+    #[test]
+    fn examples_export_a_series_after_those_that_it_stands_on() {
+        let command = Args::augment_args(Command::new("kernel"));
+        let help = command.get_after_long_help().unwrap().to_string();
+        let mut done = Vec::new();
+        for line in help.lines().filter(|line| line.contains("git am")) {
+            let mut words = line.split_whitespace();
+            words.find(|word| *word == "--series").unwrap();
+            let name = words.next().unwrap();
+            let known = SeriesName::ALL.iter().find(|known| known.name() == name);
+            let ground = known.unwrap().ground().map(SeriesName::name);
+            assert!(ground.is_none_or(|on| done.contains(&on)), "{line}");
+            done.push(name);
+        }
+        assert_eq!(done, ["fixes", "align"]);
+    }
 }
