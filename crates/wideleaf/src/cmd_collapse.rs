@@ -25,13 +25,14 @@ process_madvise(MADV_COLLAPSE): the kernel copies it into one folio and maps
 that by one leaf, in every process that is named. Content and addresses stay,
 so that perf maps of just-in-time compilers do, too. Memory that is reserved for
 code to come is not populated.
-One block at a time, and half of the time nothing; not where the kernel would
-have to reclaim memory for it, in the machine or in the process's control group.
+It takes one block at a time, and rests after each for as long as that took. It
+leaves a block alone if the kernel would have to reclaim memory for it, in the
+machine or in the process's control group.
 
 How much memory that takes is told first; --dry-run does nothing else. Blocks
 that are left as they are come with the reason, by range.
 
-Of other processes it needs CAP_SYS_NICE and the right to look at them: root.
+Collapsing another process takes CAP_SYS_NICE and the right to read it: run as root.
 `wideleaf doctor` tells on which file systems the kernel collapses text.
 
 Exit status: 0 all blocks are wide now; 1 nothing matched, or an error; 2 usage;
@@ -83,7 +84,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let image = args.image.image.as_deref();
     if args.pids.is_empty() && !args.choice.any() && image.is_none() {
         misuse!(
-            "collapse whom? Give process numbers, --name, --cgroup, --pod, --container or --image"
+            "nothing is named to collapse: name process numbers, --name, --cgroup, --pod, \
+             --container or --image"
         );
     }
     let mut machine = args.machine.machinery()?;
@@ -97,7 +99,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         tell!("wideleaf: collapse: {note}");
     }
     if targets.is_empty() {
-        tell!("wideleaf: collapse: no process matched, or none could be read");
+        tell!(
+            "wideleaf: collapse: {}",
+            args.choice.unmatched(image, &seen)
+        );
         return Ok(ExitCode::FAILURE);
     }
     let source = Source {

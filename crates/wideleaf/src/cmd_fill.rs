@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf fill`: the page cache holds the text of files as they are in folios of a leaf's size.
 
-use crate::procset::{Choice, Machinery};
+use crate::procset::{Choice, Machinery, Seen};
 use crate::screen::Late;
 use crate::stdout::{name, printable_path, tell, write_json, write_out};
 use crate::usage::misuse;
@@ -13,7 +13,9 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 use wideleaf_collapse::Source;
-use wideleaf_fill::{Budget, Filled, Geometry, Left, Limits, Plan, Texts, act, look, of_processes};
+use wideleaf_fill::{
+    Budget, Filled, Geometry, ImageError, Left, Limits, Plan, Texts, act, look, of_processes,
+};
 use wideleaf_kit::events::Event;
 use wideleaf_kit::size::{bytes, parse, short};
 use wideleaf_kit::table::{Table, left, right};
@@ -26,12 +28,12 @@ Each whole 2M block of the files' text is read into one folio of the page cache:
 what is cached of it in smaller folios is dropped, then a fault in a mapping with
 MADV_HUGEPAGE has the kernel read it anew. The files stay as they are. Processes
 that map them afterwards have leaves of 2M, those in containers too. That lasts
-until the kernel reclaims the folios. It works on ext4 (Linux 6.16), XFS, EROFS
-and overlayfs over them; what was reached is looked at, not supposed.
+until the kernel reclaims the folios. It works on ext4 (Linux 6.16), XFS, EROFS,
+and overlays on ext4 and XFS; fill checks the result.
 
-Dropped are only clean pages of the block that is read next, and none that
-another process maps. So fill a program before it starts. Killed at any point, at
-most one block is less in the page cache than before.
+It drops only clean pages of the block that it reads next, and no page that
+another process maps. So fill a program before it starts. Killed at any point, it
+leaves at most one block less in the page cache than before.
 
 The folios are charged to the memory control group of this command.
 
@@ -169,7 +171,12 @@ fn files(args: &Args, processes: bool, sizes: &Geometry) -> Result<(Texts, bool)
     }
     if processes {
         let pids = (!args.pid.is_empty()).then_some(args.pid.as_slice());
-        wrong |= of_running(pids, &args.choice.select(None)?, sizes, &mut texts)?;
+        let seen = of_running(pids, &args.choice.select(None)?, sizes, &mut texts)?;
+        if seen.processes == 0 {
+            bail!("{}", args.choice.unmatched(None, &seen));
+        }
+        let missed = seen.vanished.len() + seen.denied.len() + seen.failed.len();
+        wrong |= pids.is_some() && missed > 0;
     }
     if let Some(image) = &args.image {
         of_image(image, sizes, &mut texts).with_context(|| format!("--image {image}"))?;
@@ -187,23 +194,38 @@ fn of_image(image: &str, sizes: &Geometry, texts: &mut Texts) -> Result<()> {
             tell!(
                 "wideleaf: fill: {why}; the files that containers of {image} have mapped are filled"
             );
-            of_running(None, &running, sizes, texts).map(drop)
+            let seen = of_running(None, &running, sizes, texts)?;
+            if seen.processes == 0 {
+                bail!("{}", Choice::default().unmatched(Some(image), &seen));
+            }
+            Ok(())
         }
-        Err(_) => Err(why.into()),
+        Err(_) => bail!("{why}{}", remedy(&why, image)),
     }
 }
 
-/// The files of processes; whether one that was asked for could not be read.
+/// What to do where podman or docker has said no, in its own words.
+fn remedy(why: &ImageError, image: &str) -> String {
+    let ImageError::Tool { tool, said } = why else {
+        return String::new();
+    };
+    let first = match said.contains("Cannot connect") {
+        true => "start the daemon".to_owned(),
+        false => format!("get the image by `{tool} pull {image}`"),
+    };
+    format!("; {first}, or name the processes of its containers by --cgroup or --pid")
+}
+
+/// The files of processes, and what a pass over these came across.
 fn of_running(
     pids: Option<&[u32]>,
     select: &Select,
     sizes: &Geometry,
     texts: &mut Texts,
-) -> Result<bool> {
+) -> Result<Seen> {
     let mut machine = Machinery::new("/proc".as_ref(), None)?;
-    let (mut found, mut matched) = (Vec::new(), 0);
+    let mut found = Vec::new();
     let seen = machine.pass(pids, Scope::Text, select, |process| {
-        matched += 1;
         let vmas = process.mappings.iter().map(|mapping| &mapping.vma);
         found.push(of_processes(process.pid, vmas, sizes.pmd));
     })?;
@@ -213,9 +235,6 @@ fn of_running(
     for refusal in seen.refusals.iter().chain(&seen.failed) {
         tell!("wideleaf: fill: {refusal}; run as root");
     }
-    if matched == 0 {
-        bail!("no process matched, or none could be read");
-    }
     for (files, deleted) in found {
         texts.read(files, sizes.page, sizes.pmd);
         let deleted = deleted
@@ -223,8 +242,7 @@ fn of_running(
             .map(|path| (path, wideleaf_fill::Error::Deleted));
         texts.refused.extend(deleted);
     }
-    let missed = seen.vanished.len() + seen.denied.len() + seen.failed.len();
-    Ok(pids.is_some() && missed > 0)
+    Ok(seen)
 }
 
 /// The findings and the outcome, in bytes.

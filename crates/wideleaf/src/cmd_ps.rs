@@ -29,7 +29,8 @@ to reach all of it), l1 and have (entries of the first and the last TLB level),
 l1load and load (percent of them), sight (what could be seen: full, pmd, maps);
 with -m also address, offset, perms, file.
 
-`?` marks what cannot be told without root, `<=` an upper bound because of it.
+`?` marks what cannot be told without root. `<=` marks an upper bound where root
+would see the exact figure.
 
 Exit status: 0 all that was asked for is shown; 1 nothing matched, or a process
 given by its number could not be read (the others are shown); 2 usage.
@@ -240,6 +241,11 @@ fn status(args: &Args, seen: &Seen) -> ExitCode {
     let unread = strict && !(seen.vanished.is_empty() && seen.denied.is_empty());
     for pid in seen.vanished.iter().filter(|_| strict) {
         tell!("wideleaf: ps: {pid}: no such process");
+    }
+    let image = args.image.image.as_deref();
+    let chosen = args.choice.any() || image.is_some();
+    if seen.processes == 0 && (chosen || !strict) {
+        tell!("wideleaf: ps: {}", args.choice.unmatched(image, seen));
     }
     if unread || seen.processes == 0 || !seen.failed.is_empty() {
         ExitCode::FAILURE

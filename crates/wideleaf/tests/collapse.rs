@@ -363,10 +363,15 @@ fn a_file_system_that_refuses_is_told_with_the_kernels_reason() {
 fn whom_is_asked_and_who_is_not_there_is_said() {
     let output = collapse(&[]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("nothing is named to collapse: name process numbers, "));
     let output = collapse(&["4194304"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("4194304: no such process"));
     let output = collapse(&["--name", "no-such-name-anywhere"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("no process matched"));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("no process matched --name no-such-name-anywhere: `wideleaf ps` lists all"),
+        "{said}"
+    );
 }

@@ -343,7 +343,18 @@ fn an_image_is_its_layers() {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["files"][0]["path"], "/program");
     let said = text(&image("elsewhere").stderr);
-    assert!(said.contains("no image elsewhere"), "{said}");
+    assert!(
+        said.contains("no image elsewhere; get the image by `podman pull elsewhere`, or name"),
+        "{said}"
+    );
+    let script = "#!/bin/sh\necho Cannot connect to the Docker daemon >&2; exit 1\n";
+    fs::rename(&tool, folder.path().join("docker")).unwrap();
+    fs::write(folder.path().join("docker"), script).unwrap();
+    let said = text(&image("here").stderr);
+    assert!(
+        said.contains("Cannot connect to the Docker daemon; start the daemon, or name"),
+        "{said}"
+    );
     let mut without = fill(&["--image", "here"]);
     let output = without.env("PATH", "/nowhere").output().unwrap();
     assert!(text(&output.stderr).contains("neither podman nor docker"));

@@ -233,7 +233,23 @@ fn the_status_tells() {
         gone.err,
         gone.out
     );
-    assert_eq!(ps(&root, &["--name", "nobody"]).unwrap().status, 1);
+    for (options, said) in [
+        (
+            &["--name", "nobody"][..],
+            "ps: no process matched --name nobody: `wideleaf ps` lists all",
+        ),
+        (
+            &["--json", "--name", "nobody", "10"],
+            "ps: no process matched --name nobody: ",
+        ),
+        // By number it is said of each.
+        (&["12"], "ps: 12: no such process"),
+    ] {
+        let none = ps(&root, options).unwrap();
+        assert_eq!(none.status, 1, "{options:?}");
+        assert!(none.err.contains(said), "{options:?}: {}", none.err);
+        assert_eq!(none.err.lines().count(), 1, "{}", none.err);
+    }
     assert_eq!(
         ps(&root, &["--cgroup", "/system.slice/wide.service"])
             .unwrap()
@@ -258,6 +274,34 @@ fn the_status_tells() {
         "{}",
         evil.err
     );
+}
+
+/// What is said of a control group that no machine has.
+const NO_GROUP: &str = "--cgroup /no/such: there is no such control group below /sys/fs/cgroup";
+
+#[test]
+fn a_control_group_that_is_not_there_is_said_to_be_that() {
+    if fs::read_dir("/sys/fs/cgroup").is_ok_and(|groups| groups.count() == 0) {
+        eprintln!("SKIPPED: no control groups are mounted here");
+        return;
+    }
+    for command in ["ps", "collapse", "fill"] {
+        let none = wideleaf(&[command, "--cgroup", "/no/such"]);
+        assert_eq!(none.status, 1, "{command}");
+        assert!(none.err.contains(NO_GROUP), "{command}: {}", none.err);
+    }
+}
+
+#[test]
+fn a_proc_that_is_no_folder_is_wrong_usage() {
+    for arguments in [&["ps"][..], &["metrics"], &["collapse", "1"]] {
+        let none = wideleaf(&[arguments, &["--proc", "/no/such"]].concat());
+        assert_eq!(none.status, 2, "{arguments:?}");
+        assert_eq!(
+            none.err,
+            "wideleaf: --proc /no/such: no such folder: name a mounted proc\n"
+        );
+    }
 }
 
 #[test]
