@@ -2,12 +2,15 @@
 //! `wideleaf enable` and `wideleaf disable`: the files of the system that keep text wide from the
 //! next boot on, and back.
 
+use crate::procset::is_no_group;
 use crate::stdout::{printable_path, say, tell, write_out};
 use crate::usage::misuse;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use wideleaf_elf::{Elf, FileSource};
 use wideleaf_keep::{
     Config, DROP_IN, Edit, MemoryThp, apply, differences, drop_in_path, restore, unit,
 };
@@ -24,15 +27,14 @@ const JOURNAL: &str = "var/lib/wideleaf/enabled.json";
 /// Arguments of `wideleaf enable`.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-The difference is shown; --write makes it. Files that are changed:
+The difference is shown; --write writes it. Files that are changed:
   /etc/wideleaf/keep.toml  what `wideleaf keep` keeps wide: what is named is added
   /etc/tunables.conf       glibc.elf.thp=1, by which ld.so aligns libraries, where
                            this machine's glibc has the tunable (2.44)
   /etc/systemd/system/NAME.service.d/50-wideleaf.conf
-                           MemoryTHP=madvise, by which text of a service becomes wide
-                           whose unit disables huge pages; MemoryTHP=system, where
-                           systemd runs without them itself; where it has the
-                           setting (v260)
+                           MemoryTHP=madvise if the service's unit disables huge
+                           pages; MemoryTHP=system if systemd itself runs without
+                           them (systemd 260)
 
 Their content before is in /var/lib/wideleaf/enabled.json, for `wideleaf disable`.
 
@@ -63,7 +65,7 @@ pub struct Args {
     /// Value of systemd's MemoryTHP= for each --service
     #[arg(long, value_name = "VALUE", default_value = "auto")]
     memory_thp: Thp,
-    /// Make the difference that is shown
+    /// Write what is shown
     #[arg(long)]
     write: bool,
     /// Folder that stands for /
@@ -97,7 +99,7 @@ enum When {
     Auto,
     /// In any case
     Always,
-    /// Not
+    /// Do not write it
     Never,
 }
 
@@ -109,7 +111,7 @@ enum Thp {
     Madvise,
     /// In any case: huge pages as /sys/kernel/mm/transparent_hugepage says
     System,
-    /// Nothing
+    /// Do not write it
     Never,
 }
 
@@ -118,21 +120,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.programs.is_empty() && args.service.is_empty() && args.image.is_empty() {
         misuse!("nothing is named to enable: name programs, --service or --image");
     }
-    for program in &args.programs {
-        if !program.is_file() {
-            bail!(
-                "{}: is no file: name programs and libraries that are there",
-                printable_path(program)
-            );
-        }
-    }
+    args.programs.iter().try_for_each(|path| check(path))?;
     let in_any_case = matches!(args.memory_thp, Thp::Madvise | Thp::System);
     if in_any_case && args.service.is_empty() {
-        misuse!("--memory-thp of what? Name it by --service");
+        misuse!("--memory-thp needs a service: name it by --service");
     }
     let edits = edits(&args)?;
     if in_any_case {
         tell!("wideleaf: enable: MemoryTHP= has an effect from systemd 260 on");
+    }
+    if args.root == Path::new("/") {
+        absent(&args.service);
     }
     let shown = differences(&edits);
     if shown.is_empty() {
@@ -168,6 +166,39 @@ pub fn disable(args: DisableArgs) -> Result<ExitCode> {
         ),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses what `keep` could not keep wide.
+fn check(program: &Path) -> Result<()> {
+    let name = printable_path(program);
+    if !program.is_file() {
+        bail!("{name}: is no file: name programs and libraries that are there");
+    }
+    let file = File::open(program).and_then(FileSource::new);
+    let file = file.with_context(|| format!("{name}: cannot open"))?;
+    match Elf::read(&file) {
+        Ok(_) => Ok(()),
+        Err(wideleaf_elf::Error::NotElf { .. }) => {
+            bail!("{name}: is not an ELF file: name programs and shared libraries")
+        }
+        Err(error) => Err(error).context(name),
+    }
+}
+
+/// Says of which services there is no process, by their control groups on this machine.
+fn absent(services: &[String]) {
+    for service in services {
+        let group = match service.starts_with('/') {
+            true => service.clone(),
+            false => format!("/system.slice/{}", unit(service)),
+        };
+        if is_no_group(&group) {
+            tell!(
+                "wideleaf: enable: --service {service}: no process is in {group} now; keep looks \
+                 there in each pass"
+            );
+        }
+    }
 }
 
 fn edits(args: &Args) -> Result<Vec<Edit>> {

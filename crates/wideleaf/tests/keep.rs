@@ -493,7 +493,29 @@ fn a_name_without_a_drop_in_is_an_error_only_where_one_is_wanted() {
         assert!(enable(root.path(), &named).status().unwrap().success());
     }
     let nobody = enable(root.path(), &["--memory-thp", "system"]).output();
-    assert_eq!(nobody.unwrap().status.code(), Some(2));
+    let nobody = nobody.unwrap();
+    assert_eq!(nobody.status.code(), Some(2));
+    assert!(text(&nobody.stderr).contains("--memory-thp needs a service: name it by --service"));
+}
+
+#[test]
+fn a_service_without_a_process_is_enabled_with_a_note() {
+    if fs::read_dir("/sys/fs/cgroup").is_ok_and(|groups| groups.count() == 0) {
+        eprintln!("SKIPPED: no control groups are mounted here");
+        return;
+    }
+    let note = "--service no-such: no process is in /system.slice/no-such.service now; keep looks \
+                there in each pass";
+    // Without --write it changes nothing of this machine.
+    let shown = wideleaf(&["enable", "--service", "no-such"]).output();
+    let shown = shown.unwrap();
+    let said = text(&shown.stderr);
+    assert!(shown.status.success() && said.contains(note), "{said}");
+    assert!(text(&shown.stdout).contains("no-such.service"));
+    // Another root is another machine's.
+    let root = root();
+    let other = enable(root.path(), &["--service", "no-such"]).output();
+    assert!(!text(&other.unwrap().stderr).contains("no process"));
 }
 
 #[test]
@@ -540,14 +562,28 @@ fn disable_that_is_killed_at_any_point_is_done_again() {
 #[test]
 fn nothing_is_enabled_that_is_not_there() {
     let root = root();
-    let output = wideleaf(&["enable", "--write", "--root"])
-        .arg(root.path())
-        .arg("/no/such")
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("/no/such: is no file"));
-    is_as_before(root.path());
+    let script = root.path().join("script");
+    fs::write(&script, "#!/bin/sh\n").unwrap();
+    let cut = root.path().join("cut");
+    fs::write(&cut, b"\x7fELF").unwrap();
+    for (path, why) in [
+        (Path::new("/no/such"), "/no/such: is no file"),
+        (
+            &script,
+            "script: is not an ELF file: name programs and shared libraries",
+        ),
+        (&cut, "cut: truncated"),
+    ] {
+        let output = wideleaf(&["enable", "--write", "--root"])
+            .arg(root.path())
+            .arg(path)
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+        is_as_before(root.path());
+    }
     assert_eq!(
         wideleaf(&["enable"]).output().unwrap().status.code(),
         Some(2)
