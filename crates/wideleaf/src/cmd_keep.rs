@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `wideleaf keep`: a list of programs, services and images stays wide.
 
+use crate::cmd_metrics::put;
 use crate::stdout::{printable_path, tell};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
@@ -9,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wideleaf_keep::{Changes, Config, InVain, Pass, pass, render};
 use wideleaf_kit::names::printable;
-use wideleaf_kit::replace::replace;
 
 /// Arguments of `wideleaf keep`.
 #[derive(clap::Args)]
@@ -18,7 +18,8 @@ Each pass looks at the files' text in the page cache and widens what has become
 narrow: after a boot, an upgrade or a reclaim. A line on standard error tells each
 change; there is none while all is well. The file is read again before each pass.
 
-The file is TOML. All but one of programs to pods may be left out:
+The file is TOML. Name at least one of programs, services, images, containers and
+pods; all else may be left out:
   programs = [\"/usr/bin/node\"]        absolute paths
   libs = true                          their libraries, too
   services = [\"nginx.service\"]         or control groups by path
@@ -103,8 +104,8 @@ fn lock(path: &Path) -> Result<Flock<File>> {
 /// A file that cannot be written is told of and tried again.
 fn write_metrics(config: &Config, pass: &Pass) {
     if let Some(path) = &config.metrics
-        && let Err(error) = replace(path, render(pass))
+        && let Err(why) = put(path, &render(pass))
     {
-        say(&format!("{}: {error}", path.display()));
+        say(&why.to_string());
     }
 }

@@ -4,11 +4,12 @@
 use crate::procset::{Choice, Image, MachineArgs, Machinery, containers};
 use crate::stdout::{tell, write_out};
 use crate::usage::misuse;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use wideleaf_kit::fresh::folder;
 use wideleaf_metrics::{Server, Snapshot, Wanted, render, replace, scrape};
 
 /// Arguments of `wideleaf metrics`.
@@ -36,7 +37,7 @@ pub struct Args {
     /// Parts of a control group's path that make a service
     #[arg(long, value_name = "N", default_value_t = 8)]
     depth: usize,
-    /// Services at most; the smallest others are summed up as "(other)"
+    /// At most this many services; the smallest others become "(other)"
     #[arg(long, value_name = "N", default_value_t = 500)]
     max_services: usize,
     #[command(flatten)]
@@ -65,7 +66,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let mut write = || -> Result<()> {
         let text = render(&snapshot(&args, &mut machine)?);
-        replace(path, &text).with_context(|| format!("cannot write {}", path.display()))
+        put(path, &text).map_err(|why| anyhow!("--output {why}"))
     };
     let Some(seconds) = args.interval else {
         return write().map(|()| ExitCode::SUCCESS);
@@ -83,6 +84,26 @@ pub fn run(args: Args) -> Result<ExitCode> {
         last = failure;
         std::thread::sleep(Duration::from_secs(seconds));
     }
+}
+
+/// Replaces a file in one step; an error names the file or its folder, not the one that is made
+/// beside it.
+pub fn put(path: &Path, text: &str) -> Result<()> {
+    let folder = folder(path);
+    if !folder.is_dir() {
+        bail!(
+            "{}: there is no folder {}: make it first",
+            path.display(),
+            folder.display()
+        );
+    }
+    replace(path, text).map_err(|error| {
+        let why = match error.raw_os_error() {
+            Some(_) => error.to_string(),
+            None => error.kind().to_string(),
+        };
+        anyhow!("{}: cannot write: {why}", path.display())
+    })
 }
 
 fn serve(args: &Args, machine: &mut Machinery, address: SocketAddr) -> Result<ExitCode> {

@@ -278,17 +278,30 @@ fn metrics_goes_on_after_a_failed_write() {
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let first = lines.next().expect("it has ended").unwrap();
-    assert!(first.contains("cannot write"), "{first}");
+    let missing = format!(
+        "--output {}: there is no folder {}: make it first; trying again every 1 s",
+        file.display(),
+        folder.display()
+    );
+    assert!(first.contains(&missing), "{first}");
     fs::create_dir(&folder).unwrap();
     let second = lines.next().expect("it has ended").unwrap();
     assert!(second.contains("is written again"), "{second}");
     assert!(file.exists());
     child.kill().unwrap();
     child.wait().unwrap();
-    let once = command(&["metrics", "--output", "/dev/null/x.prom"])
-        .output()
-        .unwrap();
-    assert_eq!(once.status.code(), Some(1));
+    // A folder in the file's place, and one that takes no files.
+    let occupied = dir.path().join("folder.prom");
+    fs::create_dir(&occupied).unwrap();
+    for file in [&occupied, Path::new("/proc/x.prom")] {
+        let once = command(&["metrics", "--output"]).arg(file).output();
+        let once = once.unwrap();
+        let said = text(&once.stderr);
+        let prefix = format!("wideleaf: --output {}: cannot write: ", file.display());
+        assert_eq!(once.status.code(), Some(1));
+        assert!(said.starts_with(&prefix), "{said}");
+        assert!(!said.contains(".wideleaf-"), "{said}");
+    }
 }
 
 #[test]
