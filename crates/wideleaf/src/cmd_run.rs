@@ -7,10 +7,13 @@ use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nix::errno::Errno;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
 use wideleaf_kit::names::printable;
 use wideleaf_kit::size::{bytes, parse, short};
-use wideleaf_run::{By, Done, Lookout, Means, Request, TUNABLE, Wide, exec, widen};
+use wideleaf_run::{By, Done, Error, Lookout, Means, Request, TUNABLE, Unfit, Wide, exec, widen};
 
 /// Arguments of `wideleaf run`.
 #[derive(clap::Args)]
@@ -52,7 +55,7 @@ pub struct Args {
     /// run with --libs has loaded later
     #[arg(long)]
     libs: bool,
-    /// Watch this run, too, for libraries that the program loads, though one was watched
+    /// Watch this run for libraries that the program loads, although an earlier run was watched
     #[arg(long, requires = "libs")]
     learn: bool,
     /// This program, too, which the command starts, or this library, which it
@@ -110,18 +113,42 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Ok(Done::Wide(wide)) if unasked(&args) && dear(&wide) => line(name, &cost(&wide)),
         Ok(_) => {}
         Err(_) if args.quiet => {}
-        Err(why) => line(name, &format!("{why}; it runs as it is")),
+        Err(why) => line(name, &format!("{why}; it runs as it is{}", remedy(&why))),
     }
     let watched = lookout.is_some_and(|lookout| lookout.leave());
     if watched && !args.quiet {
         line(name, NOTED);
     }
     let error = exec(&args.command);
-    line(name, error.desc());
+    line(name, not_started(name, error));
     Ok(ExitCode::from(match error {
         Errno::ENOENT => NOT_THERE,
         _ => CANNOT_RUN,
     }))
+}
+
+/// What to do for a program that cannot be helped itself.
+fn remedy(why: &Error) -> &'static str {
+    match why {
+        Error::Program(Unfit::Script) => {
+            ": name the interpreter of a script by --with, as --with python3"
+        }
+        _ => "",
+    }
+}
+
+/// Why the program does not start, with the remedy if the file shows it.
+fn not_started(name: &OsStr, error: Errno) -> &'static str {
+    // Without a slash execvp(3) has looked for it in PATH.
+    let is_path = name.as_bytes().contains(&b'/');
+    let metadata = Path::new(name).metadata().ok();
+    match metadata.filter(|_| is_path && error == Errno::EACCES) {
+        Some(file) if file.is_dir() => "is a directory: name a program",
+        Some(file) if file.is_file() && file.mode() & 0o111 == 0 => {
+            "is not executable: chmod +x makes it so"
+        }
+        _ => error.desc(),
+    }
 }
 
 const NOTED: &str = "the libraries that it loads while it runs are noted, and taken the next time";
@@ -168,7 +195,7 @@ fn line(name: &OsStr, text: &str) {
 fn words(done: Done) -> String {
     match done {
         Done::AsIs => "as it is".to_owned(),
-        Done::NotThere => "is not there".to_owned(),
+        Done::NotThere => "cannot be started".to_owned(),
         Done::Staged => "its copy is on huge pages already (wideleaf stage --list)".to_owned(),
         Done::Tunable => format!("GLIBC_TUNABLES={TUNABLE}=1, for its libraries"),
         Done::Wide(wide) => wide_words(wide),

@@ -138,7 +138,8 @@ fn what_cannot_be_helped_runs_and_says_why() {
     let cases = [
         (
             file("script", "#!/bin/sh\necho ran\n", 0o755),
-            "is a script",
+            "is a script, or no ELF program; it runs as it is: name the interpreter of a script by \
+             --with, as --with python3",
         ),
         (file("nameless", "echo ran\n", 0o755), "is a script"),
     ];
@@ -162,9 +163,19 @@ fn what_cannot_be_helped_runs_and_says_why() {
     let missing = under(&[], &["/no/such/program"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));
     assert!(text(&missing.stderr).contains("No such file"));
-    let unfit = under(&[], &[&file("unfit", "x", 0o644)]).output().unwrap();
-    assert_eq!(unfit.status.code(), Some(126));
-    assert!(text(&unfit.stderr).contains("Permission denied"));
+    let folder = dir.path().to_str().unwrap();
+    let no_program = [
+        (
+            file("unfit", "x", 0o644),
+            "unfit: is not executable: chmod +x makes it so",
+        ),
+        (folder.to_owned(), ": is a directory: name a program"),
+    ];
+    for (path, why) in no_program {
+        let unfit = under(&[], &[&path]).output().unwrap();
+        assert_eq!(unfit.status.code(), Some(126));
+        assert!(text(&unfit.stderr).contains(why), "{}", text(&unfit.stderr));
+    }
     assert_eq!(under(&[], &[]).output().unwrap().status.code(), Some(2));
 }
 
