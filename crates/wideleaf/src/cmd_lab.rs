@@ -45,7 +45,7 @@ enum Action {
     Referee(Box<referee::Referee>),
     /// Show results as one HTML page, commit their figures, fill tables of pages
     Report(report::Report),
-    /// List jobs, bases, architectures, page sizes, file systems, profiles
+    /// List jobs, bases, architectures, page sizes, file systems, profiles, faults
     List(list::List),
 }
 

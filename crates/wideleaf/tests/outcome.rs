@@ -50,6 +50,31 @@ fn the_first_comparison_is_an_error_and_the_others_are_skipped() {
 }
 
 #[test]
+fn names_that_were_given_are_looked_for_before_all_else() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, why) in [
+        (
+            ["--kernel", "pristine=/no/such"],
+            "--kernel pristine=/no/such: cannot read it: No such file",
+        ),
+        (
+            ["--plant", "flood"],
+            "--plant flood: no such fault for Linux 6.12 on arm64: 'wideleaf lab list' names all",
+        ),
+    ] {
+        let run = Command::new(env!("CARGO_BIN_EXE_wideleaf"))
+            .args(["lab", "run", "storm", "--guest-bin", "/no/guest"])
+            .args(arguments)
+            .env("XDG_CACHE_HOME", folder.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(1), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
 fn two_of_them_cannot_share_standard_output() {
     let folder = tempfile::tempdir().unwrap();
     let run = lab_run(folder.path(), &["--ktap", "-", "--json", "-"]);

@@ -46,7 +46,10 @@ impl Args for Run {
         let jobs = registry::ALL.iter().map(|job| of_job(*job));
         let command = command.after_long_help(NOTES).subcommand_value_name("JOB");
         let command = command.subcommand_help_heading("Jobs");
-        command.subcommand_required(true).subcommands(jobs)
+        // clap would put the options in front, which all are a job's.
+        command
+            .override_usage("wideleaf lab run [JOB] [OPTIONS]")
+            .subcommands(jobs)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -515,6 +518,13 @@ mod tests {
             let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(help.contains(part), "{job}: {help}");
         }
+    }
+
+    #[test]
+    fn the_usage_says_that_the_job_may_be_left_out() {
+        let mut command = Run::augment_args(Command::new("run"));
+        let usage = command.render_usage().to_string();
+        assert_eq!(usage, "Usage: wideleaf lab run [JOB] [OPTIONS]");
     }
 
     #[test]

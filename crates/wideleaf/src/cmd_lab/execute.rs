@@ -5,12 +5,13 @@ use super::arguments::Run;
 use super::outcome::failures;
 use crate::screen::Screen;
 use crate::stdout::tell;
-use anyhow::{Error, Result};
+use anyhow::{Context, Error, Result, bail};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
-use wideleaf_kbuild::{Interrupted, KernelDir};
+use wideleaf_kbuild::{Fault, Interrupted, KernelDir};
 use wideleaf_kit::events::{Event, Observer};
 use wideleaf_lab::referee;
 use wideleaf_lab::results::{Comparison, Results, Verdict};
@@ -63,6 +64,7 @@ impl Run {
     /// told, and the others go on.
     fn compare(&self, targets: &[Target], done: &mut Done, screen: &Screen) -> Result<Result<()>> {
         scratch::install();
+        self.check_named(targets)?;
         let cache = Cache::open()?;
         let lab = self.lab(&cache, screen)?;
         for target in targets {
@@ -93,6 +95,35 @@ impl Run {
             done.comparisons.push(comparison);
         }
         Ok(printed)
+    }
+
+    /// Looks whether the kernels and the fault that were named are there, before anything that
+    /// was not named can be missing.
+    fn check_named(&self, targets: &[Target]) -> Result<()> {
+        for (variant, path) in &self.on.kernel {
+            File::open(path).with_context(|| {
+                let path = path.display();
+                format!("--kernel {variant}={path}: cannot read it")
+            })?;
+        }
+        let files = KernelDir::find(self.on.kernel_dir.as_deref()).ok();
+        let (Some(plant), Some(files)) = (&self.common.plant, files) else {
+            return Ok(());
+        };
+        let faults = wideleaf_kbuild::faults(Some(&files))?;
+        for Target { base, arch, .. } in targets {
+            let fits = |fault: &Fault| {
+                let arches = [None, Some(*arch)];
+                fault.name == *plant && fault.bases.contains(base) && arches.contains(&fault.arch)
+            };
+            if !faults.iter().any(fits) {
+                bail!(
+                    "--plant {plant}: no such fault for Linux {base} on {arch}: 'wideleaf lab list' \
+                     names all"
+                );
+            }
+        }
+        Ok(())
     }
 
     fn digits(&self) -> Digits {
