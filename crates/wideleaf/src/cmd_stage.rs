@@ -94,7 +94,7 @@ pub struct UnstageArgs {
     /// Everything that is staged
     #[arg(short, long, conflicts_with = "programs")]
     all: bool,
-    /// Take off also what processes use that would lose the name of their text
+    /// Also unstage files whose processes would lose the name of their text
     #[arg(short, long)]
     force: bool,
     /// The files of the packages that apt lists on standard input (for a hook, see stage --print apt)
