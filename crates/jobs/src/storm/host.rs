@@ -98,7 +98,7 @@ impl Job for Storm {
             defaults: &[("cpus", "4")],
             examples: &[
                 "storm --seconds 600 --seed 7 --fs ext4 --extra storm",
-                "storm --scenario collapse-truncate --variants pristine",
+                "storm --scenario collapse-truncate --base 7.3 --page-size 4K --fs ext4 --variants pristine",
             ],
             ..Facts::new(NAME, "text used and changed on several CPUs: no wrong page")
         }
