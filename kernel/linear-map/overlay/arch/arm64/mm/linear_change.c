@@ -2,7 +2,7 @@
 /*
  * Permission changes of the linear map where it is mapped by wide leaves: keep
  * leaves from growing, split them at the edges of the change, change what lies
- * between, and have somebody look later whether leaves can grow again.
+ * between, and mark where leaves may be able to grow again later.
  */
 #include <linux/init.h>
 #include <linux/kfence.h>

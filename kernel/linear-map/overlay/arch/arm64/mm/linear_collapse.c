@@ -11,7 +11,7 @@
  *
  * Changes of permissions hold pgtable_split_lock from before the split to after
  * the last entry. The worker holds it while it looks at one table and
- * rewrites it. So an entry never changes under the worker, and nobody writes to
+ * rewrites it. So an entry never changes under the worker, and no change writes to
  * a table that the worker is about to free.
  *
  * A collapse invalidates the whole range of the leaf, cached table entries
@@ -229,7 +229,7 @@ static bool may_be_leaf(unsigned long start, unsigned long size)
  * @entry: an entry of the table, as it is for a page
  *
  * A page whose protection is not what all memory begins with gets that back
- * before it is freed. Some who do so cannot cope with failure, such as
+ * before it is freed. Some callers cannot cope with failure, such as
  * vm_reset_perms() and a realm that takes back what it shared. So the way back
  * must not need memory for a table: it stays. Pages that a realm shares differ in
  * the address alone. The kernel's text and constants are read-only for good; but

@@ -3,7 +3,7 @@
  * Which leaves map the linear map, as /proc/meminfo and /proc/vmstat show it.
  *
  * Entries are counted where they are made, removed, split and collapsed. To
- * walk the map whenever somebody reads /proc/meminfo would cost most where the
+ * walk the map at each read of /proc/meminfo would cost most where the
  * map is narrowest.
  */
 #include <linux/atomic.h>

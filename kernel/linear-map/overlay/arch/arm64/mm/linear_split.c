@@ -7,7 +7,7 @@
  * to them, or takes the contiguous bit away; the entry is valid all the time.
  * Only CPUs that allow this ever have wide leaves here, see
  * linear_map_may_change_size(). The wide entry may stay in TLBs: it translates
- * as the narrow ones do, and who changes one of those invalidates its address,
+ * as the narrow ones do, and a change of one of those invalidates its address,
  * which removes every entry that covers it.
  */
 #include <linux/cpufeature.h>
@@ -24,8 +24,8 @@
 /**
  * linear_map_may_change_size - may a leaf of the linear map become another size?
  *
- * Return: true if somebody may change permissions of single pages, every CPU
- *	   allows entries to change their size live, and nobody changes pages in
+ * Return: true if permissions of single pages may be changed, every CPU
+ *	   allows entries to change their size live, and no page is changed in
  *	   atomic context, as debug_pagealloc does. Never before the features of
  *	   all CPUs are known.
  */

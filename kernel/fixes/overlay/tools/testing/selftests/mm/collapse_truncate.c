@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Collapse a file's pages while somebody truncates the file.
+ * Collapse a file's pages while another process truncates the file.
  *
  * collapse_file() locks a block's folios one after the other. It must not wait
  * meanwhile for a lock of the file: ftruncate() holds mapping->invalidate_lock
  * while it waits for folios. Where they wait for each other, both hang for
- * good, and so does everybody who touches the file.
+ * good, and so does each task that touches the file.
  */
 #define _GNU_SOURCE
 #include <errno.h>
