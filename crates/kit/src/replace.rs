@@ -16,7 +16,9 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
     let mut file = tempfile::Builder::new()
         .prefix(".wideleaf-")
-        .tempfile_in(parent.unwrap_or(Path::new(".")))?;
+        .tempfile_in(parent.unwrap_or(Path::new(".")))
+        // tempfile's error names a file that the caller never heard of.
+        .map_err(|error| error.kind())?;
     file.write_all(content.as_ref())?;
     let readable = Permissions::from_mode(0o644);
     file.as_file().set_permissions(readable)?;
@@ -39,7 +41,8 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o644);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(replace(&folder.path().join("none/x"), "x").is_err());
+        let error = replace(&folder.path().join("none/x"), "x").unwrap_err();
+        assert!(!error.to_string().contains(".wideleaf-"), "{error}");
         // A folder cannot be replaced: what was to take its place is gone, too.
         fs::create_dir(folder.path().join("folder")).unwrap();
         assert!(replace(&folder.path().join("folder"), "x").is_err());

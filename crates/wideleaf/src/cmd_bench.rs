@@ -125,7 +125,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was asked for cannot be run, whatever the machine.
+/// The request cannot be run, whatever the machine.
 fn as_usage(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<BadOptions>() {
         Ok(bad) => Usage(bad.to_string()).into(),

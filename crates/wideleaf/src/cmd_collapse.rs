@@ -161,7 +161,7 @@ fn collapse(targets: &mut [Target], budget: &mut Budget) {
     });
 }
 
-/// What it takes, before anything is done.
+/// The memory that it takes, before anything is done.
 fn announce(args: &Args, machine: &Machinery, need: Need, free: u64, limit: u64) {
     let size = |n| bytes(n, args.bytes);
     tell!(
@@ -177,7 +177,7 @@ fn announce(args: &Args, machine: &Machinery, need: Need, free: u64, limit: u64)
     );
 }
 
-/// What was found and done.
+/// Findings and results.
 struct Outcome<'a> {
     need: Need,
     free: u64,

@@ -204,7 +204,7 @@ fn of_image(image: &str, sizes: &Geometry, texts: &mut Texts) -> Result<()> {
     }
 }
 
-/// What to do where podman or docker has said no, in its own words.
+/// The remedy where podman or docker has said no, in its own words.
 fn remedy(why: &ImageError, image: &str) -> String {
     let ImageError::Tool { tool, said } = why else {
         return String::new();

@@ -68,7 +68,7 @@ fn pages(command: &Command, name: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What clap_mangen makes, but for the text after the options: that has
+/// The page of clap_mangen, but for the text after the options: that has
 /// columns and command lines, which it would run together.
 fn page(command: &Command, name: &str) -> std::io::Result<Vec<u8>> {
     let after = command

@@ -62,7 +62,7 @@ fn is_lab_run(line: &[OsString]) -> bool {
     line.len() > 2 && line[1] == "lab" && line[2] == "run"
 }
 
-/// What is wrong with a command line, where clap cannot know.
+/// The error of a command line, where clap cannot know.
 pub fn explain(error: &clap::Error, line: &[OsString]) -> Option<String> {
     match is_lab_run(line) {
         true => command::explain(error, &line[3..]),

@@ -66,7 +66,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let mut write = || -> Result<()> {
         let text = render(&snapshot(&args, &mut machine)?);
-        put(path, &text).map_err(|why| anyhow!("--output {why}"))
+        put(path, &text).map_err(|why| anyhow!("--output {why:#}"))
     };
     let Some(seconds) = args.interval else {
         return write().map(|()| ExitCode::SUCCESS);
@@ -86,8 +86,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// Replaces a file in one step; an error names the file or its folder, not the one that is made
-/// beside it.
+/// Replaces a file in one step.
+///
+/// # Errors
+///
+/// If there is no folder for it, or it cannot be written.
 pub fn put(path: &Path, text: &str) -> Result<()> {
     let folder = folder(path);
     if !folder.is_dir() {
@@ -97,13 +100,7 @@ pub fn put(path: &Path, text: &str) -> Result<()> {
             folder.display()
         );
     }
-    replace(path, text).map_err(|error| {
-        let why = match error.raw_os_error() {
-            Some(_) => error.to_string(),
-            None => error.kind().to_string(),
-        };
-        anyhow!("{}: cannot write: {why}", path.display())
-    })
+    replace(path, text).with_context(|| format!("{}: cannot write", path.display()))
 }
 
 fn serve(args: &Args, machine: &mut Machinery, address: SocketAddr) -> Result<ExitCode> {

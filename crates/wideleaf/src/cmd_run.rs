@@ -127,7 +127,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }))
 }
 
-/// What to do for a program that cannot be helped itself.
+/// The remedy for a program that cannot be helped itself.
 fn remedy(why: &Error) -> &'static str {
     match why {
         Error::Program(Unfit::Script) => {
@@ -191,7 +191,7 @@ fn line(name: &OsStr, text: &str) {
     tell!("wideleaf: run: {}", printable(&line));
 }
 
-/// What was done.
+/// The result.
 fn words(done: Done) -> String {
     match done {
         Done::AsIs => "as it is".to_owned(),

@@ -43,7 +43,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What the reading thread is asked for: the process whose map is wanted.
+/// The request to the reading thread: the process whose map is wanted.
 struct Request {
     selected: u32,
 }

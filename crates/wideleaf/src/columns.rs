@@ -8,7 +8,7 @@ use wideleaf_kit::size::{bytes, short};
 use wideleaf_kit::table::{Align, Heading};
 use wideleaf_procmap::{Coverage, Mapping, Sight, Vma};
 
-/// What a line of such a table is about: a process, or one of its mappings.
+/// The subject of a table's line: a process, or one of its mappings.
 pub struct Line<'a> {
     /// Process id.
     pub pid: u32,
@@ -18,7 +18,7 @@ pub struct Line<'a> {
     pub cgroup: &'a str,
     /// The container that it is in, where that was looked for.
     pub container: Option<&'a Container>,
-    /// What could be seen of it.
+    /// The part of it that could be seen.
     pub sight: Sight,
     /// Its bytes by leaf.
     pub coverage: &'a Coverage,
@@ -55,7 +55,7 @@ enum Kind {
     Word,
 }
 
-/// What lines are sorted by.
+/// The key by which lines are sorted.
 enum Key<'a> {
     Number(f64),
     Word(Option<&'a str>),
@@ -244,7 +244,7 @@ pub static LOAD: Definition = Definition {
     cell: |l, _| percent(l, l.pressure.load_last),
 };
 
-/// What could be seen.
+/// The part that could be seen.
 pub static SIGHT: Definition = Definition {
     name: "sight",
     title: "SIGHT",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `ps`, `top`, `metrics` and `collapse` have in common on the command line: the options that
+//! The command line that `ps`, `top`, `metrics` and `collapse` share: the options that
 //! choose a CPU and processes, and the CPU in words.
 
 use crate::stdout::printable_path;
@@ -30,7 +30,7 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// What they ask for.
+    /// The choice that they make.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ pub fn containers() -> Containers {
     Containers::look(Path::new(ROOT))
 }
 
-/// What the figures are counted for, in three lines for a human.
+/// The CPU and leaves of the figures, in three lines for a human.
 pub fn describe(machine: &Machinery) -> String {
     let cpu = &machine.cpu;
     let sizes: Vec<String> = machine.leaves().iter().map(|s| short(*s)).collect();

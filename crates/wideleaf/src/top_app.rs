@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `wideleaf top` knows and how keys change it; no terminal here.
+//! The state of `wideleaf top` and how keys change it; no terminal here.
 
 use crate::columns::{self, Column, Line};
 use crate::procset::Pressure;
@@ -17,7 +17,7 @@ pub struct Row {
     pub text: Coverage,
     /// TLB entries needed and there.
     pub pressure: Pressure,
-    /// What could be seen.
+    /// The part that could be seen.
     pub sight: Sight,
 }
 
@@ -97,7 +97,7 @@ pub struct Snapshot {
     pub rows: Vec<Row>,
     /// The map of the selected process, if it is still there.
     pub map: Option<TextMap>,
-    /// What could not be seen, for people.
+    /// The part that could not be seen, for people.
     pub losses: Vec<String>,
     /// How long the pass took.
     pub took: Duration,
@@ -111,7 +111,7 @@ pub struct Info {
     pub leaves: Vec<u64>,
 }
 
-/// What a key asks the program to do.
+/// The request of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing outside of the state.
@@ -229,7 +229,7 @@ impl App {
         Action::None
     }
 
-    /// What a key does.
+    /// The effect of a key.
     pub fn key(&mut self, key: KeyEvent) -> Action {
         // The terminal is raw: what it would make signals of comes as keys.
         if key.modifiers.contains(KeyModifiers::CONTROL) {

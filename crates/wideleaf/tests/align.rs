@@ -75,7 +75,7 @@ fn library() -> Vec<u8> {
     library::library(5 * M)
 }
 
-/// What lies in it, in order.
+/// Its members, in order.
 fn names(dir: &Dir) -> Vec<String> {
     let entries = fs::read_dir(dir.0.path()).unwrap();
     let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -490,7 +490,7 @@ fn killed_at_any_system_call_every_way_of_writing_leaves_whole_files() {
     let path = first.file("a", old);
     done(&["-i", "--all"], &[&path]);
     let new = &fs::read(&path).unwrap()[..];
-    /// What is there before, the command, and what each file may be afterwards.
+    /// The files before, the command, and what each may be afterwards.
     type Way<'a> = (&'a [u8], &'a [&'a str], &'a [&'a [u8]]);
     let ways: [Way; 3] = [
         (old, &["--all", "-o", "b", "a"], &[old]),

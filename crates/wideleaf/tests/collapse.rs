@@ -119,7 +119,7 @@ fn json(args: &[&str]) -> (u64, u64, Value) {
     (wide("before"), wide("after"), document)
 }
 
-/// What of `document` was left in the stretch that the test mapped.
+/// The part of `document` that was left in the stretch that the test mapped.
 fn left<'a>(document: &'a Value, text: &Text) -> Vec<&'a Value> {
     let left = document["processes"][0]["left"].as_array().unwrap();
     let inside = |l: &&Value| {
@@ -320,7 +320,7 @@ fn code_that_was_made_is_explained() {
     );
 }
 
-/// Whatever the file system at hand says, collapse says the same.
+/// collapse says what the file system at hand says.
 #[test]
 fn a_file_system_that_refuses_is_told_with_the_kernels_reason() {
     if !possible() {

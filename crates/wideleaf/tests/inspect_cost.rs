@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `wideleaf inspect -r` costs on a tree like a distribution's /usr. CPU time is asserted,
+//! Costs of `wideleaf inspect -r` on a tree like a distribution's /usr. CPU time is asserted,
 //! which other work on the machine does not change; a file of its own, because only all children
 //! together are counted.
 
@@ -15,7 +15,7 @@ const PROGRAMS: usize = 2000;
 const OTHERS: usize = 5000;
 const FOLDERS: usize = 200;
 
-/// What of a program is copied at either end; the rest is a hole.
+/// The part of a program that is copied at either end; the rest is a hole.
 const END: usize = 64 << 10;
 
 /// Programs whose headers are real, with text that nobody has to read, among other files.

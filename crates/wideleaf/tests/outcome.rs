@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `lab run --ktap` and `--junit` say of a run that cannot begin.
+//! Reports of `lab run --ktap` and `--junit` on a run that cannot begin.
 
 use std::process::{Command, Output};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What every command owes to whoever reads it: no panic where nothing can be
+//! The duties of every command to its reader: no panic where nothing can be
 //! written, no name that controls a terminal, no name that is lost, status 2
 //! for wrong usage, and pages that can be read.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens if nobody reads on: `wideleaf cache list | true`.
+//! A reader that stops reading: `wideleaf cache list | true`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};

@@ -276,7 +276,7 @@ fn the_status_tells() {
     );
 }
 
-/// What is said of a control group that no machine has.
+/// The error for a control group that no machine has.
 const NO_GROUP: &str = "--cgroup /no/such: there is no such control group below /sys/fs/cgroup";
 
 #[test]

@@ -43,7 +43,7 @@ fn plainly(command: &[&str]) -> Command {
     run
 }
 
-/// What the program sees with and without `run` is the same.
+/// The program sees the same with and without `run`.
 fn same(command: &[&str], change: impl Fn(&mut Command)) -> Output {
     let output = |mut run: Command| {
         change(&mut run);

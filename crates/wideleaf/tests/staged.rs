@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What other commands make of a file that is staged: a copy lies over it.
+//! Other commands on a file that is staged: a copy lies over it.
 
 #![allow(missing_docs)]
 

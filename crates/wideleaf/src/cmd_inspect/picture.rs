@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What both pictures draw: segments and runs of leaves on one axis of
+//! Parts of both pictures: segments and runs of leaves on one axis of
 //! addresses, to scale but for large holes, which are cut short.
 
 use wideleaf_elf::{LEAF_2M, Segment, align_down, align_up};

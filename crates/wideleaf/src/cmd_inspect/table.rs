@@ -47,7 +47,7 @@ pub enum Column {
     File,
 }
 
-/// What is printed without -o.
+/// Columns without -o.
 pub const DEFAULT: [Column; 6] = [
     Column::Gain,
     Column::Text,
@@ -134,7 +134,7 @@ fn fix_cell(entry: &Entry, verdict: &Verdict) -> String {
     }
 }
 
-/// What `--sort` names.
+/// Columns of `--sort`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sort {
     sign: Sign,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `wideleaf lab run` takes whatever the job, and which runs it asks for.
+//! Arguments of `wideleaf lab run` for all jobs, and the runs that they ask for.
 
 use super::outcome::Outcome;
 use anyhow::{Context, Result, bail};
@@ -92,14 +92,14 @@ pub struct Run {
     pub(super) job: &'static dyn AnyJob,
     /// On what it runs.
     pub(super) on: RunArgs,
-    /// What every job takes.
+    /// Options of every job.
     pub(super) common: Common,
-    /// What this one takes.
+    /// Options of this one.
     pub(super) own: Value,
 }
 
 impl Run {
-    /// What the arguments ask for; an error is wrong usage.
+    /// The runs that the arguments ask for; an error is wrong usage.
     pub fn targets(&self) -> Result<Vec<Target>> {
         let variants = self.variants()?;
         let asked_base = self.asked_base(&variants)?;

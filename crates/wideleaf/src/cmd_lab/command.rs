@@ -175,7 +175,7 @@ pub fn with_job(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// What is wrong with the words that [`with_job`] gave, where clap cannot know: an option that
+/// The error in the words that [`with_job`] gave, where clap cannot know: an option that
 /// other jobs take, a job that there is not.
 pub fn explain(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let job = registry::find(words.first()?.to_str()?);

@@ -13,7 +13,7 @@ use wideleaf_kit::table::{Table, left};
 use wideleaf_lab::disk::filesystem::Filesystem;
 use wideleaf_lab::profiles;
 
-/// What is listed, and how.
+/// The choice of lists, and their form.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

@@ -120,7 +120,7 @@ pub struct Matrix {
     poll: u32,
 }
 
-/// What a node of a cluster runs for one row.
+/// The command of a cluster's node for one row.
 #[derive(clap::Args)]
 pub struct MatrixRow {
     /// The results folder

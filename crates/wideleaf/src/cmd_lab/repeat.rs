@@ -12,7 +12,7 @@ pub fn command(comparison: &Comparison) -> String {
     shell_words::join(command.into_iter().chain(arguments(comparison)))
 }
 
-/// What stands after `lab run`, as words.
+/// The words after `lab run`.
 fn arguments(comparison: &Comparison) -> Vec<String> {
     let mut words = vec![comparison.job.clone()];
     let mut put = |option: &str, value: &dyn Display| {

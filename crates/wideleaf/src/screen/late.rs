@@ -6,7 +6,7 @@ use indicatif::ProgressBar;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// What takes longer shows how far it is.
+/// Work that takes longer shows how far it is.
 const SILENT: Duration = Duration::from_secs(2);
 
 /// Says how far work is, on standard error, until it is dropped.

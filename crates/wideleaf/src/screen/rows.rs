@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What has become of a matrix's rows, in one line.
+//! The state of a matrix's rows, in one line.
 
 use std::time::Instant;
 use wideleaf_kit::events::Row;
@@ -10,7 +10,7 @@ pub struct Rows {
     done: usize,
     failed: usize,
     left: usize,
-    /// What runs, since when, and where.
+    /// Rows that run: since when, and where.
     running: Vec<(String, Instant, String)>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a program has printed.
+//! Output of a program.
 
 /// As text, whatever it is.
 pub fn text(bytes: &[u8]) -> String {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a row runs, and the key that says whether it has been done.
+//! The run of a row, and the key that says whether it has been done.
 
 use super::super::arguments::Run;
 use super::words;
@@ -40,7 +40,7 @@ impl Entry {
         self.planned.as_ref()
     }
 
-    /// What has become of it.
+    /// Its state.
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ struct Cli {
 ///
 /// # Errors
 ///
-/// What is wrong in it and in which line.
+/// The error in it, with its line.
 pub fn read(path: &Path) -> Result<Vec<Row>, Mistake> {
     let check = |words: &[String]| match parse(words) {
         Ok(_) => Ok(()),
@@ -47,11 +47,11 @@ pub fn read(path: &Path) -> Result<Vec<Row>, Mistake> {
     file::read(path, &vocabulary(), &check)
 }
 
-/// What a row's words ask for: the parsed command line, and its only target.
+/// The request of a row's words: the parsed command line, and its only target.
 ///
 /// # Errors
 ///
-/// What `lab run` would refuse.
+/// Rows that `lab run` would refuse.
 pub fn parse(words: &[String]) -> Result<(Run, Target)> {
     let words = command::with_job(words.iter().map(Into::into).collect());
     let run = match Cli::try_parse_from(&words) {
@@ -70,7 +70,7 @@ pub fn parse(words: &[String]) -> Result<(Run, Target)> {
     Ok((run, target))
 }
 
-/// What clap says without its hints on usage.
+/// The words of clap without its hints on usage.
 fn first_sentence(text: &str) -> String {
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
     let lines = lines.take_while(|line| !line.starts_with("For more information"));
