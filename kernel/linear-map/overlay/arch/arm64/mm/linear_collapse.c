@@ -64,7 +64,7 @@ struct leaf_range {
 };
 
 /*
- * Where there are too many ranges, what is only remembered is forgotten, or two
+ * If there are too many ranges, one that is only remembered is forgotten, or two
  * become one with all between them. Under pgtable_split_lock.
  */
 static struct leaf_range ranges[16];
