@@ -68,6 +68,8 @@ pub struct PhaseSeen {
 pub struct Failure {
     /// What happened.
     pub cause: Cause,
+    /// The guest's last words on its work before that.
+    pub said: Option<String>,
     /// Lines that show it: the kernel's, the guest's or QEMU's own.
     pub lines: Vec<String>,
 }
@@ -93,19 +95,22 @@ pub enum Cause {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = self.said.iter();
+        let after: String = said.map(|said| format!(", after it said '{said}'")).collect();
         match &self.cause {
-            Cause::Kernel(kind) => write!(f, "{kind} in the guest")?,
+            Cause::Kernel(kind) => write!(f, "{kind} in the guest{after}")?,
             Cause::Tainted(bits) => write!(
                 f,
                 "the guest's kernel is tainted ({bits:#x}) and its console does not say why"
             )?,
             Cause::Hang(limit) => write!(
                 f,
-                "the guest hangs: not done within the time limit of {} s (--timeout); its last lines",
+                "the guest hangs: not done within the time limit of {} s (--timeout){after}; its \
+                 last lines",
                 limit.as_secs()
             )?,
             Cause::PoweredOff => {
-                f.write_str("the guest went off before it was done; its last lines")?
+                write!(f, "the guest went off before it was done{after}; its last lines")?
             }
             Cause::Job(what) => write!(f, "the guest's job failed: {what}")?,
             Cause::Qemu(what) => write!(f, "QEMU failed: {what}")?,
@@ -140,6 +145,8 @@ impl std::error::Error for Cancelled {}
 #[derive(Debug, Default)]
 struct Seen {
     answers: Answers,
+    /// Its words on its work, but for those after the kernel complained.
+    said: Option<String>,
     console: String,
     /// QEMU's own words.
     qemu: String,
@@ -157,6 +164,8 @@ struct Answers {
     error: Option<GuestFailure>,
     farewell: Option<Farewell>,
     garbled: Option<String>,
+    /// The last words on its work.
+    said: Option<String>,
     /// Bytes of memory that the guest asks for.
     plug: Option<u64>,
 }
@@ -198,6 +207,9 @@ pub fn run(
         for line in lines.new_ones() {
             seen.answers.take(&line, Instant::now(), progress);
         }
+        if watch.complained.is_none() {
+            seen.said.clone_from(&seen.answers.said);
+        }
         if let Some(bytes) = seen.answers.plug.take() {
             let monitor = monitor
                 .as_mut()
@@ -223,7 +235,8 @@ pub fn run(
 /// Decides how it went. The kernel's complaints come first: they explain
 /// whatever else went wrong.
 fn judge(seen: Seen, limit: Duration, wall: Duration) -> Result<Boot, Failure> {
-    let fail = |cause, lines| Err(Failure { cause, lines });
+    let said = seen.said;
+    let fail = |cause, lines| Err(Failure { cause, said, lines });
     let mut splats = console::splats(&seen.console);
     if seen.answers.error.is_some() {
         // A guest whose job failed goes off without waiting for what it was writing.
@@ -283,11 +296,15 @@ impl Answers {
         }
         match serde_json::from_str(line) {
             Ok(Message::Hello(hello)) => self.hello = Some(hello),
-            Ok(Message::Progress { text }) => progress(&text),
+            Ok(Message::Progress { text }) => {
+                progress(&text);
+                self.said = Some(text);
+            }
             Ok(Message::Begin { phase, text }) => {
                 let place = self.phases.iter().position(|seen| seen.id == phase);
                 self.running = place.map(|place| (place, now));
                 progress(&text);
+                self.said = Some(text);
             }
             Ok(Message::Phase { id, name }) => {
                 let wall = None;
@@ -387,6 +404,7 @@ mod tests {
         for line in answers {
             seen.answers.take(line, Instant::now(), &mut |_| ());
         }
+        seen.said.clone_from(&seen.answers.said);
         judge(seen, LIMIT, LIMIT)
     }
 
@@ -429,10 +447,12 @@ mod tests {
 
     #[test]
     fn killed_at_the_limit_is_a_hang_that_shows_the_last_lines() {
-        let failure = ended(&[HELLO], "first\nlast\n", None).unwrap_err();
+        let words = r#"{"message":"progress","text":"mremap"}"#;
+        let failure = ended(&[HELLO, words], "first\nlast\n", None).unwrap_err();
         assert_eq!(failure.cause, Cause::Hang(LIMIT));
         let text = failure.to_string();
-        assert!(text.contains("60 s") && text.ends_with("| last"), "{text}");
+        assert!(text.contains("60 s (--timeout), after it said 'mremap'"), "{text}");
+        assert!(text.ends_with("| last"), "{text}");
     }
 
     #[test]
