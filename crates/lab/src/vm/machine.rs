@@ -96,7 +96,9 @@ pub enum Cause {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let said = self.said.iter();
-        let after: String = said.map(|said| format!(", after it said '{said}'")).collect();
+        let after: String = said
+            .map(|said| format!(", after it said '{said}'"))
+            .collect();
         match &self.cause {
             Cause::Kernel(kind) => write!(f, "{kind} in the guest{after}")?,
             Cause::Tainted(bits) => write!(
@@ -109,9 +111,10 @@ impl fmt::Display for Failure {
                  last lines",
                 limit.as_secs()
             )?,
-            Cause::PoweredOff => {
-                write!(f, "the guest went off before it was done{after}; its last lines")?
-            }
+            Cause::PoweredOff => write!(
+                f,
+                "the guest went off before it was done{after}; its last lines"
+            )?,
             Cause::Job(what) => write!(f, "the guest's job failed: {what}")?,
             Cause::Qemu(what) => write!(f, "QEMU failed: {what}")?,
             Cause::Garbled(what) => write!(f, "an answer of the guest is garbled: {what}")?,
@@ -451,7 +454,10 @@ mod tests {
         let failure = ended(&[HELLO, words], "first\nlast\n", None).unwrap_err();
         assert_eq!(failure.cause, Cause::Hang(LIMIT));
         let text = failure.to_string();
-        assert!(text.contains("60 s (--timeout), after it said 'mremap'"), "{text}");
+        assert!(
+            text.contains("60 s (--timeout), after it said 'mremap'"),
+            "{text}"
+        );
         assert!(text.ends_with("| last"), "{text}");
     }
 
