@@ -4,6 +4,8 @@
 
 use super::{End, NAME, Stressed, Task};
 use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, setrlimit};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -20,6 +22,13 @@ const LAST: usize = 1800;
 
 /// Seconds that a stressor may take to begin and to end, besides those that it lasts.
 pub const GRACE: Duration = Duration::from_secs(120);
+
+/// Bytes that a process can lock in memory, as without [`CAP_IPC_LOCK`]. The stressor `mlock`
+/// takes the whole guest else where pages are of 64K.
+const LOCKED: u64 = 64 << 20;
+
+/// include/uapi/linux/capability.h.
+const CAP_IPC_LOCK: libc::c_ulong = 14;
 
 /// How often it is looked after.
 pub const LOOK: Duration = Duration::from_millis(200);
@@ -55,12 +64,13 @@ impl<'a> Stage<'a> {
             .write(true)
             .open(&procs)
             .context("a cgroup")?;
-        // SAFETY: write is async-signal-safe.
+        // SAFETY: setrlimit, prctl and write are async-signal-safe.
         unsafe {
             command.pre_exec(move || {
-                nix::unistd::write(&procs, b"0")
-                    .map(drop)
-                    .map_err(Into::into)
+                setrlimit(Resource::RLIMIT_MEMLOCK, LOCKED, LOCKED)?;
+                Errno::result(libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK))?;
+                nix::unistd::write(&procs, b"0")?;
+                Ok(())
             });
         }
         Ok(command)
