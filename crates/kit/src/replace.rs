@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Files that are whole whenever somebody reads them.
 
+use crate::fresh::Fresh;
 use std::fs::Permissions;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -13,17 +14,11 @@ use std::path::Path;
 ///
 /// If a file cannot be written beside `path`; what was there before is there still.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let mut file = tempfile::Builder::new()
-        .prefix(".wideleaf-")
-        .tempfile_in(parent.unwrap_or(Path::new(".")))
-        // tempfile's error names a file that the caller never heard of.
-        .map_err(|error| error.kind())?;
+    let fresh = Fresh::beside(path)?;
+    let mut file = fresh.file();
     file.write_all(content.as_ref())?;
-    let readable = Permissions::from_mode(0o644);
-    file.as_file().set_permissions(readable)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|e| e.error)
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    fresh.replace(path).map_err(|refused| refused.error)
 }
 
 #[cfg(test)]
@@ -42,7 +37,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o644);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         let error = replace(&folder.path().join("none/x"), "x").unwrap_err();
-        assert!(!error.to_string().contains(".wideleaf-"), "{error}");
+        assert_eq!(error.to_string(), "No such file or directory (os error 2)");
         // A folder cannot be replaced: what was to take its place is gone, too.
         fs::create_dir(folder.path().join("folder")).unwrap();
         assert!(replace(&folder.path().join("folder"), "x").is_err());
