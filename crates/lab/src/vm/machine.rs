@@ -148,7 +148,7 @@ impl std::error::Error for Cancelled {}
 #[derive(Debug, Default)]
 struct Seen {
     answers: Answers,
-    /// Its words on its work, but for those after the kernel complained.
+    /// Its last words on its work, but for those after the kernel complained.
     said: Option<String>,
     console: String,
     /// QEMU's own words.
@@ -167,8 +167,6 @@ struct Answers {
     error: Option<GuestFailure>,
     farewell: Option<Farewell>,
     garbled: Option<String>,
-    /// The last words on its work.
-    said: Option<String>,
     /// Bytes of memory that the guest asks for.
     plug: Option<u64>,
 }
@@ -208,10 +206,13 @@ pub fn run(
     loop {
         seen.status = child.try_wait()?;
         for line in lines.new_ones() {
-            seen.answers.take(&line, Instant::now(), progress);
-        }
-        if watch.complained.is_none() {
-            seen.said.clone_from(&seen.answers.said);
+            seen.answers.take(&line, Instant::now(), &mut |words| {
+                progress(words);
+                // Of a kernel that complains, the words before that tell what it was at.
+                if watch.complained.is_none() {
+                    seen.said = Some(words.into());
+                }
+            });
         }
         if let Some(bytes) = seen.answers.plug.take() {
             let monitor = monitor
@@ -299,15 +300,11 @@ impl Answers {
         }
         match serde_json::from_str(line) {
             Ok(Message::Hello(hello)) => self.hello = Some(hello),
-            Ok(Message::Progress { text }) => {
-                progress(&text);
-                self.said = Some(text);
-            }
+            Ok(Message::Progress { text }) => progress(&text),
             Ok(Message::Begin { phase, text }) => {
                 let place = self.phases.iter().position(|seen| seen.id == phase);
                 self.running = place.map(|place| (place, now));
                 progress(&text);
-                self.said = Some(text);
             }
             Ok(Message::Phase { id, name }) => {
                 let wall = None;
@@ -405,9 +402,9 @@ mod tests {
             ..Seen::default()
         };
         for line in answers {
-            seen.answers.take(line, Instant::now(), &mut |_| ());
+            let mut note = |words: &str| seen.said = Some(words.into());
+            seen.answers.take(line, Instant::now(), &mut note);
         }
-        seen.said.clone_from(&seen.answers.said);
         judge(seen, LIMIT, LIMIT)
     }
 
