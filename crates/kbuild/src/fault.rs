@@ -76,6 +76,15 @@ pub fn faults(files: Option<&KernelDir>) -> Result<Vec<Fault>> {
     Ok(built.into_values().chain(of_images).collect())
 }
 
+/// Looks the fault `name` up for kernels of `base` and `arch`.
+///
+/// # Errors
+///
+/// If there is none; the text lists those that there are.
+pub fn look_up(name: &str, base: Base, arch: Arch, files: &KernelDir) -> Result<()> {
+    of_image(name, base, arch, files).map(drop)
+}
+
 /// The fault `name` if it is one of finished images; `None` if it is a patch of `base`'s source.
 ///
 /// # Errors

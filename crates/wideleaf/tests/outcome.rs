@@ -59,7 +59,7 @@ fn names_that_were_given_are_looked_for_before_all_else() {
         ),
         (
             ["--plant", "flood"],
-            "--plant flood: no such fault for Linux 6.12 on arm64: 'wideleaf lab list' names all",
+            "--plant flood: no fault 'flood' for Linux 6.12 on arm64: known are ",
         ),
     ] {
         let run = Command::new(env!("CARGO_BIN_EXE_wideleaf"))

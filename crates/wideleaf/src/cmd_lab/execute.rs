@@ -5,13 +5,13 @@ use super::arguments::Run;
 use super::outcome::failures;
 use crate::screen::Screen;
 use crate::stdout::tell;
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 use wideleaf_cache::Cache;
-use wideleaf_kbuild::{Fault, Interrupted, KernelDir};
+use wideleaf_kbuild::{Interrupted, KernelDir, fault};
 use wideleaf_kit::events::{Event, Observer};
 use wideleaf_lab::referee;
 use wideleaf_lab::results::{Comparison, Results, Verdict};
@@ -110,18 +110,9 @@ impl Run {
         let (Some(plant), Some(files)) = (&self.common.plant, files) else {
             return Ok(());
         };
-        let faults = wideleaf_kbuild::faults(Some(&files))?;
-        for Target { base, arch, .. } in targets {
-            let fits = |fault: &Fault| {
-                let arches = [None, Some(*arch)];
-                fault.name == *plant && fault.bases.contains(base) && arches.contains(&fault.arch)
-            };
-            if !faults.iter().any(fits) {
-                bail!(
-                    "--plant {plant}: no such fault for Linux {base} on {arch}: 'wideleaf lab list' \
-                     names all"
-                );
-            }
+        for target in targets {
+            let looked_for = fault::look_up(plant, target.base, target.arch, &files);
+            looked_for.with_context(|| format!("--plant {plant}"))?;
         }
         Ok(())
     }
