@@ -302,6 +302,9 @@ fn export(
     for path in written {
         say!("{}", path.display())?;
     }
+    if let Some(ground) = name.ground() {
+        tell!("wideleaf: kernel export: `git am` takes these after the series {ground}");
+    }
     Ok(())
 }
 
