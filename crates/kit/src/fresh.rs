@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Large files that take the place of others in one step. Until then a new file has no name, where
+//! Files that take the place of others in one step. Until then a new file has no name, where
 //! the file system can do that: a process that is killed leaves nothing.
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, linkat};

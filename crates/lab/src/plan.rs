@@ -17,7 +17,7 @@ pub const DAX_MEMORY: u64 = 2 << 30;
 
 /// The parameter by which the kernel takes a part of that for the disk: as much as any image of a
 /// few files has, from 1G on.
-pub const DAX_PARAMETER: &str = "memmap=768M!1G";
+const DAX_PARAMETER: &str = "memmap=768M!1G";
 
 /// Where the guest mounts its disk.
 pub const MOUNT_POINT: &str = "/mnt";
@@ -54,6 +54,8 @@ pub struct Plan {
     pub disk: Option<Disk>,
     /// Fragments of `kernel/config` that its kernels need besides those of the job.
     pub fragments: Vec<String>,
+    /// Kernel parameters of the guest.
+    pub parameters: Vec<String>,
 }
 
 /// A disk for the guest.
@@ -100,6 +102,7 @@ impl Plan {
             pressure: MemoryPressure::default(),
             disk: None,
             fragments: Vec::new(),
+            parameters: Vec::new(),
         }
     }
 
@@ -107,6 +110,7 @@ impl Plan {
     pub fn with_disk(mut self, disk: Disk) -> Self {
         if disk.dax {
             self.fragments.push("dax".into());
+            self.parameters.push(DAX_PARAMETER.into());
             self = self.with_memory(DAX_MEMORY);
         }
         self.disk = Some(disk);

@@ -4,7 +4,7 @@
 use crate::common::Common;
 use crate::disk::DiskFor;
 use crate::job::AnyJob;
-use crate::plan::{DAX_PARAMETER, Disk, Plan};
+use crate::plan::{Disk, Plan};
 use crate::profiles::{self, default_profile};
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -168,12 +168,10 @@ impl Target {
     /// Kernel parameters besides those of every guest. Figures of two boots must be comparable, so
     /// kernels that a distribution has randomise their own addresses in none.
     pub fn parameters(&self) -> String {
-        let own = [
-            self.distribution.is_some().then_some("nokaslr"),
-            self.plan.has_dax().then_some(DAX_PARAMETER),
-        ];
-        let own = own.into_iter().flatten();
-        let all: Vec<_> = own.chain([self.common.append.as_str()]).collect();
+        let of_plan = self.plan.parameters.iter().map(String::as_str);
+        let own = self.distribution.is_some().then_some("nokaslr");
+        let all = own.into_iter().chain(of_plan);
+        let all: Vec<_> = all.chain([self.common.append.as_str()]).collect();
         all.join(" ").trim_end().to_string()
     }
 

@@ -127,6 +127,11 @@ impl Job for StressNg {
                 false => HUNG_SLOW_S,
             },
         };
+        // Debian has System V IPC, and for most kernels no emulation of nodes.
+        let needs: Vec<_> = match common.config {
+            None => sets::needs(&task.stressors).collect(),
+            Some(_) => Vec::new(),
+        };
         let fsx = task.stressors.iter().any(|one| one.name == FSX.name);
         let install = Install {
             packages: vec![NAME.into()],
@@ -141,6 +146,10 @@ impl Job for StressNg {
             .with_memory(own.memory.memory.unwrap_or(MEMORY))
             .with_disk(own.fs.disk(Contents::Installed(install)));
         plan.fragments.extend(own.overlay.fragments());
+        for (fragment, parameters) in needs {
+            plan.fragments.push(fragment.into());
+            plan.parameters.extend(parameters.map(String::from));
+        }
         Ok(plan)
     }
 
@@ -404,5 +413,17 @@ mod tests {
         assert_eq!(names(&["vm", "rename"], Set::Files), ["vm", "rename"]);
         let memory = names(&[], Set::Memory);
         assert!(memory.len() > 30 && !memory.contains(&"rename".to_owned()));
+    }
+
+    #[test]
+    fn only_stressors_that_need_more_of_the_kernel_ask_for_it() {
+        let needs = |names: &[&str]| -> Vec<_> {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            sets::needs(&sets::chosen(&names, Set::Memory)).collect()
+        };
+        let nodes = ("numa", Some("numa=fake=2"));
+        assert_eq!(needs(&["vm", "mremap"]), []);
+        assert_eq!(needs(&["numa", "vm"]), [nodes]);
+        assert_eq!(needs(&[]), [("sysvipc", None), nodes]);
     }
 }

@@ -97,6 +97,14 @@ const ALL: &[Line] = &[
     (Set::Files, "xattr", ""),
 ];
 
+/// A stressor, the fragment of `kernel/config` that it needs, and a kernel parameter: System V IPC;
+/// two nodes, between which pages move. They are the kernel's emulation
+/// (Documentation/mm/numa.rst), since QEMU's microvm has no table that would tell of more than one.
+const NEEDS: [(&str, &str, Option<&str>); 2] = [
+    ("shm-sysv", "sysvipc", None),
+    ("numa", "numa", Some("numa=fake=2")),
+];
+
 /// fsx, which Debian does not have.
 pub const FSX: CrateProgram = CrateProgram {
     name: "fsx",
@@ -143,6 +151,15 @@ pub fn chosen(names: &[String], set: Set) -> Vec<Stressor> {
     }
     let known = |name: &String| ALL.iter().find(|(_, known, _)| known == name);
     names.iter().filter_map(known).map(stressor).collect()
+}
+
+/// The fragments and parameters that these need besides the lab's own.
+pub fn needs(
+    stressors: &[Stressor],
+) -> impl Iterator<Item = (&'static str, Option<&'static str>)> + '_ {
+    let asked = |name| stressors.iter().any(|stressor| stressor.name == name);
+    let needed = NEEDS.iter().filter(move |(name, ..)| asked(*name));
+    needed.map(|(_, fragment, parameter)| (*fragment, *parameter))
 }
 
 fn stressor((_, name, options): &Line) -> Stressor {
