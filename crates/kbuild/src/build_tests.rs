@@ -287,15 +287,20 @@ fn the_key_changes_with_the_configuration() {
 #[test]
 fn a_configuration_without_what_a_job_needs_names_option_and_remedy() {
     let (lab, mut spec) = with_distribution("CONFIG_SWAP=y\n");
-    lab.fragment("linear", "CONFIG_SECRETMEM=y\n");
+    lab.fragment("linear", "# CONFIG_SWAP is not set\n");
+    lab.fragment("linear-7.3", "CONFIG_SECRETMEM=y\n");
     spec.required = vec!["linear".into()];
     let text = format!("{:#}", ensure(&spec, &lab.cache, &quiet).unwrap_err());
     for part in ["own.config", "--extra linear", "CONFIG_SECRETMEM=y"] {
         assert!(text.contains(part), "no '{part}' in: {text}");
     }
+    assert!(
+        !text.contains("CONFIG_SWAP"),
+        "a job needs nothing off: {text}"
+    );
     assert_eq!(made_in(&their_tree(&lab)), 0);
     // Jobs that need nothing more share a kernel with those whose needs are met.
-    lab.fragment("linear", "CONFIG_SWAP=y\n");
+    lab.fragment("linear-7.3", "CONFIG_SWAP=y\n");
     ensure(&spec, &lab.cache, &quiet).unwrap();
     spec.required.clear();
     ensure(&spec, &lab.cache, &quiet).unwrap();

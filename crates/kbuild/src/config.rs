@@ -62,8 +62,23 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         let series = spec.variant.series().iter();
         names.extend(series.filter_map(|&name| symbols(name)));
     }
+    with_companions(spec, &names)
+}
+
+/// The options that a job's fragments turn on: a distribution's configuration must have them. Those
+/// that they turn off make a kernel small, and no job needs them off.
+pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
+    let mut fragments = with_companions(spec, &spec.required)?;
+    for Fragment { text, .. } in &mut fragments {
+        let on = text.lines().filter(|line| line.starts_with("CONFIG_"));
+        *text = on.collect::<Vec<_>>().join("\n");
+    }
+    Ok(fragments)
+}
+
+fn with_companions(spec: &Spec, names: &[impl AsRef<str>]) -> Result<Vec<Fragment>> {
     let mut fragments = Vec::new();
-    for name in names {
+    for name in names.iter().map(AsRef::as_ref) {
         fragments.push(read(spec.files.fragment(name))?);
         for of in [spec.base.name(), spec.arch.name()] {
             let companion = spec.files.fragment(&format!("{name}-{of}"));
@@ -73,12 +88,6 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
         }
     }
     Ok(fragments)
-}
-
-/// The fragments that a distribution's configuration must have come true.
-pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
-    let names = spec.required.iter();
-    names.map(|name| read(spec.files.fragment(name))).collect()
 }
 
 /// The fragment with the symbols that a whole series adds and that are off by default.

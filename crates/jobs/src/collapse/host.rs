@@ -88,7 +88,9 @@ impl Job for Collapse {
             mappers,
             in_use: asked.own.in_use,
         };
-        let plan = Plan::new(&task, 900).with_disk(Disk::new(Contents::Room(ROOM + BLOCK)));
+        let mut plan = Plan::new(&task, 900).with_disk(Disk::new(Contents::Room(ROOM + BLOCK)));
+        plan.fragments
+            .extend(asked.common.for_distribution("collapse"));
         let memory = plan.memory + u64::from(most) * PROCESS;
         Ok(plan.with_memory(memory))
     }

@@ -45,8 +45,11 @@ impl Job for Kunit {
         }
     }
 
-    fn plan(&self, _: &Asked<'_, Options>) -> Result<Plan> {
-        Ok(Plan::new(&Task {}, 300))
+    fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
+        let mut plan = Plan::new(&Task {}, 300);
+        plan.fragments
+            .extend(asked.common.for_distribution("kunit"));
+        Ok(plan)
     }
 
     fn judge(&self, report: &Report) -> Result<()> {

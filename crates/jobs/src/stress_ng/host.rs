@@ -127,11 +127,6 @@ impl Job for StressNg {
                 false => HUNG_SLOW_S,
             },
         };
-        // Debian has System V IPC, and for most kernels no emulation of nodes.
-        let needs: Vec<_> = match common.config {
-            None => sets::needs(&task.stressors).collect(),
-            Some(_) => Vec::new(),
-        };
         let fsx = task.stressors.iter().any(|one| one.name == FSX.name);
         let install = Install {
             packages: vec![NAME.into()],
@@ -146,9 +141,12 @@ impl Job for StressNg {
             .with_memory(own.memory.memory.unwrap_or(MEMORY))
             .with_disk(own.fs.disk(Contents::Installed(install)));
         plan.fragments.extend(own.overlay.fragments());
-        for (fragment, parameters) in needs {
-            plan.fragments.push(fragment.into());
-            plan.parameters.extend(parameters.map(String::from));
+        // Debian has System V IPC, and for most kernels no emulation of nodes.
+        if common.config.is_none() {
+            for (fragment, parameter) in sets::needs(&task.stressors) {
+                plan.fragments.push(fragment.into());
+                plan.parameters.extend(parameter.map(String::from));
+            }
         }
         Ok(plan)
     }

@@ -304,6 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn what_the_labs_own_configuration_has_a_distributions_must_have() {
+        let kernels = Kernels::Built(KernelDir::find(None).unwrap());
+        for (job, needed) in [
+            ("collapse --page-size 4K", "collapse"),
+            (
+                "storm --scenario collapse-truncate --page-size 4K",
+                "collapse",
+            ),
+            ("kunit --page-size 4K", "kunit"),
+        ] {
+            let required = |args: &str| {
+                let target = parse(args).unwrap().remove(0);
+                target.spec(Variant::Pristine, &kernels).unwrap().required
+            };
+            assert_eq!(required(&format!("{job} --config debian-cloud")), [needed]);
+            assert!(required(job).is_empty());
+        }
+        let all = parse("storm --config debian-cloud").unwrap().remove(0);
+        let spec = all.spec(Variant::Pristine, &kernels).unwrap();
+        assert!(spec.required.is_empty());
+    }
+
+    #[test]
     fn programs_with_disks_of_their_own_are_comparisons_of_their_own() {
         let told = |args: &str| {
             let targets = parse(args).unwrap();
