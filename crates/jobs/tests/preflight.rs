@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use wideleaf_cache::Cache;
 use wideleaf_jobs::registry;
-use wideleaf_kbuild::{Arch, Base};
+use wideleaf_kbuild::{Arch, Base, KernelDir, Variant};
 use wideleaf_kit::events::{Event, Observer};
 use wideleaf_lab::job::usual;
 use wideleaf_lab::run::Lab;
@@ -89,6 +89,35 @@ fn persistent_memory_is_refused_where_no_guest_has_it() {
     assert!(refused.contains("--arch x86_64"), "{refused}");
     let plan = ask(ARCH).unwrap();
     assert!(plan.fragments.contains(&"dax".to_string()), "{plan:?}");
+}
+
+#[test]
+fn a_distribution_must_have_what_the_labs_own_configuration_always_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config");
+    fs::create_dir(&config).unwrap();
+    fs::write(config.join("base.config"), "").unwrap();
+    let kernels = Kernels::Built(KernelDir::at(folder.path()).unwrap());
+    let machine = (Base::V6_12, ARCH, ARCH.default_page_size());
+    for (name, scenario, fragment) in [
+        ("collapse", None, "collapse"),
+        ("kunit", None, "kunit"),
+        ("storm", Some("collapse-truncate"), "collapse"),
+    ] {
+        let ask = |config: Option<&str>| {
+            let job = registry::find(name).unwrap();
+            let (mut common, mut own) = usual(job);
+            common.config = config.map(String::from);
+            if let Some(scenario) = scenario {
+                own["scenario"] = scenario.into();
+            }
+            let target = Target::new(job, machine, common, own).unwrap();
+            let spec = target.spec(Variant::Patched, &kernels).unwrap();
+            (spec.extras, spec.required)
+        };
+        assert_eq!(ask(Some("debian")), (vec![], vec![fragment.into()]));
+        assert_eq!(ask(None), (vec![], vec![]));
+    }
 }
 
 #[test]

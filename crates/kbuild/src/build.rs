@@ -15,7 +15,7 @@ use crate::stack::Stack;
 use crate::toolchain::{compiler, cross};
 use crate::worktree::{ORIGINALS, WorkTree};
 use crate::{Arch, Commit, Distribution, Kernel, Spec, ccache, counts, preflight};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -322,18 +322,16 @@ impl<'a> Inputs<'a> {
         let Some(distribution) = &self.spec.distribution else {
             return Ok(());
         };
-        config::check(&config::required(self.spec)?, config).with_context(|| {
-            let extras: Vec<_> = self
-                .spec
-                .required
-                .iter()
-                .map(|n| format!("--extra {n}"))
-                .collect();
-            format!(
-                "{distribution} lacks what the job needs: add {}",
-                extras.join(" ")
-            )
-        })
+        let lost = config::lost(&config::required(self.spec)?, config);
+        let required = self.spec.required.iter();
+        let extras: Vec<_> = required.map(|name| format!("--extra {name}")).collect();
+        ensure!(
+            lost.is_empty(),
+            "{distribution} lacks what the job needs: add {}\n{}",
+            extras.join(" "),
+            lost.join("\n")
+        );
+        Ok(())
     }
 
     /// Says how much differs from the distribution's configuration, and that the list is at `path`.
@@ -595,8 +593,13 @@ impl<'a> Build<'a> {
                 self.complete()?
             }
         };
-        config::check(&self.inputs.fragments, &text)
-            .with_context(|| format!("configuration of {}", self.inputs))?;
+        let lost = config::lost(&self.inputs.fragments, &text);
+        ensure!(
+            lost.is_empty(),
+            "configuration of {}: options lost to unmet dependencies:\n{}",
+            self.inputs,
+            lost.join("\n")
+        );
         Ok(text)
     }
 

@@ -96,9 +96,4 @@ impl Common {
     pub fn has_extra(&self, fragment: &str) -> bool {
         self.extra.iter().any(|extra| extra == fragment)
     }
-
-    /// The fragment, if the configuration is not the lab's own, which has what is in it.
-    pub fn for_distribution(&self, fragment: &str) -> Option<String> {
-        self.config.is_some().then(|| fragment.into())
-    }
 }

@@ -54,6 +54,9 @@ pub struct Plan {
     pub disk: Option<Disk>,
     /// Fragments of `kernel/config` that its kernels need besides those of the job.
     pub fragments: Vec<String>,
+    /// Fragments whose options the lab's own configuration always has: a distribution's must have
+    /// them, too.
+    pub always: Vec<String>,
     /// Kernel parameters of the guest.
     pub parameters: Vec<String>,
 }
@@ -102,6 +105,7 @@ impl Plan {
             pressure: MemoryPressure::default(),
             disk: None,
             fragments: Vec::new(),
+            always: Vec::new(),
             parameters: Vec::new(),
         }
     }

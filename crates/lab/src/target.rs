@@ -136,7 +136,10 @@ impl Target {
         let needed = of_job.chain(self.plan.fragments.iter().cloned());
         match spec.distribution {
             // One kernel serves all jobs for which the distribution has what they need.
-            Some(_) => spec.required.extend(needed),
+            Some(_) => {
+                let always = self.plan.always.iter().cloned();
+                spec.required.extend(needed.chain(always));
+            }
             None => spec.add_extras(needed),
         }
         spec.add_extras(&self.common.extra);

@@ -89,8 +89,7 @@ impl Job for Collapse {
             in_use: asked.own.in_use,
         };
         let mut plan = Plan::new(&task, 900).with_disk(Disk::new(Contents::Room(ROOM + BLOCK)));
-        plan.fragments
-            .extend(asked.common.for_distribution("collapse"));
+        plan.always.push("collapse".into());
         let memory = plan.memory + u64::from(most) * PROCESS;
         Ok(plan.with_memory(memory))
     }

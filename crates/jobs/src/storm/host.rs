@@ -139,7 +139,7 @@ impl Job for Storm {
         let mut plan = Plan::new(&task, PATIENCE_S + own.seconds);
         plan.fragments.extend(own.overlay.fragments());
         if own.scenario == Scenario::CollapseTruncate {
-            plan.fragments.extend(common.for_distribution("collapse"));
+            plan.always.push("collapse".into());
         }
         Ok(plan.with_disk(own.window.of(disk, asked.page_size)?))
     }
