@@ -322,9 +322,14 @@ impl<'a> Inputs<'a> {
         let Some(distribution) = &self.spec.distribution else {
             return Ok(());
         };
-        let lost = config::lost(&config::required(self.spec)?, config);
-        let required = self.spec.required.iter();
-        let extras: Vec<_> = required.map(|name| format!("--extra {name}")).collect();
+        let (mut extras, mut lost) = (Vec::new(), Vec::new());
+        for name in &self.spec.required {
+            let of_one = config::lost(&config::required(self.spec, name)?, config);
+            if !of_one.is_empty() {
+                extras.push(format!("--extra {name}"));
+                lost.extend(of_one);
+            }
+        }
         ensure!(
             lost.is_empty(),
             "{distribution} lacks what the job needs: add {}\n{}",

@@ -289,11 +289,13 @@ fn a_configuration_without_what_a_job_needs_names_option_and_remedy() {
     let (lab, mut spec) = with_distribution("CONFIG_SWAP=y\n");
     lab.fragment("linear", "# CONFIG_SWAP is not set\n");
     lab.fragment("linear-7.3", "CONFIG_SECRETMEM=y\n");
-    spec.required = vec!["linear".into()];
+    lab.fragment("swapping", "CONFIG_SWAP=y\n");
+    spec.required = vec!["swapping".into(), "linear".into()];
     let text = format!("{:#}", ensure(&spec, &lab.cache, &quiet).unwrap_err());
     for part in ["own.config", "--extra linear", "CONFIG_SECRETMEM=y"] {
         assert!(text.contains(part), "no '{part}' in: {text}");
     }
+    assert!(!text.contains("--extra swapping"), "it is met: {text}");
     assert!(
         !text.contains("CONFIG_SWAP"),
         "a job needs nothing off: {text}"

@@ -65,10 +65,11 @@ pub fn fragments(spec: &Spec) -> Result<Vec<Fragment>> {
     with_companions(spec, &names)
 }
 
-/// The options that a job's fragments turn on: a distribution's configuration must have them. Those
-/// that they turn off make a kernel small, and no job needs them off.
-pub(crate) fn required(spec: &Spec) -> Result<Vec<Fragment>> {
-    let mut fragments = with_companions(spec, &spec.required)?;
+/// The options that the fragment `name` of [`Spec::required`] turns on: a distribution's
+/// configuration must have them. Those that it turns off make a kernel small, and no job needs them
+/// off.
+pub(crate) fn required(spec: &Spec, name: &str) -> Result<Vec<Fragment>> {
+    let mut fragments = with_companions(spec, &[name])?;
     for Fragment { text, .. } in &mut fragments {
         let on = text.lines().filter(|line| line.starts_with("CONFIG_"));
         *text = on.collect::<Vec<_>>().join("\n");

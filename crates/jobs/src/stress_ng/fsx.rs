@@ -90,8 +90,7 @@ fn runs(stage: &mut Stage<'_>, name: &str, folder: &str) -> Result<Stressed> {
         }
         instances = going_on;
         if Instant::now() > end + GRACE {
-            let said = b"fsx: still running";
-            return Ok(stage::stressed(name, End::Killed, operations, said));
+            return Ok(stage.killed(name, operations, b""));
         }
         stage.crew.look()?;
         std::thread::sleep(LOOK);

@@ -3,7 +3,7 @@
 
 use super::stage::{self, Stage, end_of};
 use super::text::Text;
-use super::{End, NAME, Program, Report, Stressed, Stressor, Task, fsx};
+use super::{NAME, Program, Report, Stressed, Stressor, Task, fsx};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,12 +120,16 @@ fn stress(stage: &mut Stage<'_>, name: &str, folder: &str, options: &str) -> Res
     let _ = fs::remove_file(format!("{root}{METRICS}"));
     let mut child = stage.command(&line, OUTPUT)?.spawn().context("stress-ng")?;
     let status = stage.wait(&mut child)?;
-    stage.end_all(&stage.group)?;
-    let _ = child.wait();
     let metrics = fs::read_to_string(format!("{root}{METRICS}")).unwrap_or_default();
     let output = fs::read(OUTPUT).context(OUTPUT)?;
-    let end = status.map_or(End::Killed, end_of);
-    Ok(stage::stressed(name, end, operations(&metrics), &output))
+    let operations = operations(&metrics);
+    let stressed = match status {
+        Some(status) => stage::stressed(name, end_of(status), operations, &output),
+        None => stage.killed(name, operations, &output),
+    };
+    stage.end_all(&stage.group)?;
+    let _ = child.wait();
+    Ok(stressed)
 }
 
 /// Bogo operations of all stressors in what stress-ng writes as YAML.

@@ -290,12 +290,17 @@ fn complaints(report: &Report) -> Vec<String> {
     let stressors = report.stressors.iter();
     let others = stressors.filter(|one| ending(one) != Ending::Passed);
     others
-        .map(|one| format!("{} {}: {}", one.name, ending(one), reason(&one.said)))
+        .map(|one| format!("{} {}: {}", one.name, ending(one), reason(one)))
         .collect()
 }
 
-/// The first line that says what is wrong: `stress-ng: fail:  [97] mmap: ...`, `[ERROR fsx] ...`.
-fn reason(said: &str) -> &str {
+/// The first line that says what is wrong: `stress-ng: fail:  [97] mmap: ...`, `[ERROR fsx] ...`; of
+/// one that was killed, what its processes did.
+fn reason(stressed: &Stressed) -> &str {
+    let said = stressed.said.as_str();
+    if stressed.end == End::Killed {
+        return said.lines().next().unwrap_or_default();
+    }
     let tells = |line: &&str| {
         let kinds = ["fail:", "error:", "info:", "warn:"];
         let kind = line.strip_prefix("stress-ng: ").unwrap_or_default();
@@ -392,13 +397,21 @@ mod tests {
 
     #[test]
     fn the_line_that_tells_is_shown() {
+        let of = |end, said: &str| {
+            let mut stressed = stressed(end);
+            stressed.said = said.into();
+            reason(&stressed).to_owned()
+        };
         let said = "stress-ng: info:  [9] setting to a 10 secs run per stressor\n\
                     stress-ng: fail:  [11] mremap: mmap failed\n\
                     stress-ng: info:  [9] unsuccessful run completed\n";
-        assert!(reason(said).contains("mmap failed"), "{}", reason(said));
+        let failed = End::Exit(2);
+        assert!(of(failed, said).contains("mmap failed"));
         let fsx = "[ERROR fsx] miscompare: offset= 0x1\n[ERROR fsx] Using seed 7\n";
-        assert!(reason(fsx).contains("miscompare"), "{}", reason(fsx));
-        assert_eq!(reason(""), "said nothing");
+        assert!(of(failed, fsx).contains("miscompare"));
+        assert_eq!(of(failed, ""), "said nothing");
+        let doing = "2 × stress-ng-link R running";
+        assert_eq!(of(End::Killed, &format!("{doing}\n{said}")), doing);
     }
 
     #[test]

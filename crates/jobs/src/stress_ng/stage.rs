@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -19,6 +19,9 @@ use wideleaf_guest::kit::{cgroup, spawn};
 /// Of an output that is no success, so many bytes are kept from its begin and from its end.
 const FIRST: usize = 200;
 const LAST: usize = 1800;
+
+/// Kinds of processes that the answer for a stressor that was killed tells apart.
+const KINDS: usize = 12;
 
 /// Seconds that a stressor may take to begin and to end, besides those that it lasts.
 pub const GRACE: Duration = Duration::from_secs(120);
@@ -76,7 +79,7 @@ impl<'a> Stage<'a> {
         Ok(command)
     }
 
-    /// How it ended; nothing if it did not within its time.
+    /// How it ended; nothing if it did not within its time, which [`Self::killed`] tells of.
     pub fn wait(&mut self, child: &mut Child) -> Result<Option<ExitStatus>> {
         let limit = Duration::from_secs(self.task.seconds.into()) + GRACE;
         let since = Instant::now();
@@ -88,6 +91,23 @@ impl<'a> Stage<'a> {
             std::thread::sleep(LOOK);
         }
         Ok(None)
+    }
+
+    /// The answer for a stressor that did not end, before its processes are ended: the first line
+    /// of [`Stressed::said`] has what they do.
+    pub fn killed(&self, name: &str, operations: u64, output: &[u8]) -> Stressed {
+        let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+        let processes = fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default();
+        for process in processes.lines() {
+            *kinds
+                .entry(doing(&Path::new("/proc").join(process)))
+                .or_default() += 1;
+        }
+        let kinds = kinds.iter().take(KINDS);
+        let doing: Vec<_> = kinds.map(|(kind, n)| format!("{n} × {kind}")).collect();
+        let mut killed = stressed(name, End::Killed, operations, output);
+        killed.said = format!("{}\n{}", doing.join("; "), killed.said);
+        killed
     }
 
     /// Ends the processes of a group.
@@ -117,6 +137,25 @@ pub fn stressed(name: &str, end: End, operations: u64, output: &[u8]) -> Stresse
     }
 }
 
+/// Name and state of a process, its system call ("running" while it is on a CPU) and, from a
+/// kernel that was built to tell (CONFIG_STACKTRACE), the kernel's functions that it is in. All but
+/// the name as in proc_pid_stat(5), proc_pid_syscall(5) and proc_pid_stack(5).
+fn doing(process: &Path) -> String {
+    let read = |file| fs::read_to_string(process.join(file)).unwrap_or_default();
+    let first = |text: &str| text.split_whitespace().next().unwrap_or("?").to_owned();
+    let stat = read("stat");
+    let (name, state) = stat.rsplit_once(')').unwrap_or_default();
+    let name = name.split_once('(').unwrap_or_default().1;
+    let stack = read("stack");
+    let calls = stack.lines().filter_map(|line| line.split_once("] "));
+    let calls: Vec<_> = calls
+        .filter_map(|(_, call)| call.split('+').next())
+        .collect();
+    let mut words = vec![name.to_owned(), first(state), first(&read("syscall"))];
+    words.extend((!calls.is_empty()).then(|| calls.join(" < ")));
+    words.join(" ")
+}
+
 /// How a program ended that has.
 pub fn end_of(status: ExitStatus) -> End {
     match (status.code(), status.signal()) {
@@ -144,6 +183,24 @@ mod tests {
         let end = |line: &str| end_of(Command::new("sh").args(["-c", line]).status().unwrap());
         assert_eq!(end("exit 3"), End::Exit(3));
         assert_eq!(end("kill -9 $$"), End::Signal(9));
+    }
+
+    #[test]
+    fn what_a_process_does_is_told() {
+        let process = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| fs::write(process.path().join(name), text).unwrap();
+        file("stat", "12 (a (name)) R 1 12 12 0");
+        file("syscall", "running\n");
+        assert_eq!(doing(process.path()), "a (name) R running");
+        file("syscall", "87 0x7f 0x0\n");
+        file(
+            "stack",
+            "[<0>] do_unlinkat+0x1/0x2\n[<0>] do_syscall_64+0x3/0x4\n",
+        );
+        assert_eq!(
+            doing(process.path()),
+            "a (name) R 87 do_unlinkat < do_syscall_64"
+        );
     }
 
     #[test]
