@@ -23,6 +23,9 @@ const LAST: usize = 1800;
 /// Kinds of processes that the answer for a stressor that was killed tells apart.
 const KINDS: usize = 12;
 
+/// Of the kernel's functions that a process is in, so many are told, the innermost.
+const CALLS: usize = 8;
+
 /// Seconds that a stressor may take to begin and to end, besides those that it lasts.
 pub const GRACE: Duration = Duration::from_secs(120);
 
@@ -150,6 +153,7 @@ fn doing(process: &Path) -> String {
     let calls = stack.lines().filter_map(|line| line.split_once("] "));
     let calls: Vec<_> = calls
         .filter_map(|(_, call)| call.split('+').next())
+        .take(CALLS)
         .collect();
     let mut words = vec![name.to_owned(), first(state), first(&read("syscall"))];
     words.extend((!calls.is_empty()).then(|| calls.join(" < ")));
