@@ -7,10 +7,11 @@
 
 use clap::builder::PossibleValuesParser;
 use serde::{Deserialize, Serialize};
+use wideleaf_kit::arch::Arch;
 use wideleaf_kit::named;
 
 named!(
-    /// What an arm64 guest's CPUs say that they are; others have one model.
+    /// What a guest's CPUs say that they are; those of arm64 but for `zen`.
     CpuModel, "CPU model", {
         /// All that QEMU can emulate.
         Max = "max",
@@ -22,8 +23,22 @@ named!(
         BbmMte = "bbm-mte",
         /// The first, of which the referee takes no FEAT_ETS2 for granted.
         NoEts2 = "no-ets2",
+        /// The first on x86-64, and of a make that kernels know to hold neighbouring pages as one
+        /// entry of a TLB: AMD's family 19h, model 11h.
+        Zen = "zen",
     }
 );
+
+impl CpuModel {
+    /// Whether QEMU has CPUs of this architecture that say so.
+    pub fn fits(self, arch: Arch) -> bool {
+        match self {
+            Self::Max => true,
+            Self::Zen => arch == Arch::X86_64,
+            Self::Bbm | Self::BbmNoLpa2 | Self::BbmMte | Self::NoEts2 => arch == Arch::Arm64,
+        }
+    }
+}
 
 /// Reads one of the values that a type with `ALL` and `name()` has; help and errors list them.
 #[macro_export]
@@ -42,9 +57,10 @@ pub struct Common {
     /// CPUs of the guest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     pub cpus: u32,
-    /// The model of an arm64 guest's CPUs: max; bbm, whose kernels may change the size of leaves live;
-    /// bbm-no-lpa2, such with 48 bits of address; bbm-mte, such with tagged memory; or no-ets2,
-    /// where a load may be translated before a barrier
+    /// The model of the guest's CPUs: max; on arm64 bbm, whose kernels may change the size of leaves
+    /// live; bbm-no-lpa2, such with 48 bits of address; bbm-mte, such with tagged memory; or no-ets2,
+    /// where a load may be translated before a barrier; on x86_64 zen, whose kernels read and align
+    /// text by what such CPUs may hold in one TLB entry
     #[arg(long, value_name = "MODEL", default_value = "max", value_parser = choices!(CpuModel))]
     pub cpu_model: CpuModel,
     /// CPU whose TLBs are modelled [default: neoverse-v2 on arm64, zen4 on x86_64]

@@ -113,8 +113,8 @@ impl Foreign {
             )?;
         }
         ensure!(
-            arch == Arch::Arm64 || self.cpu_model == CpuModel::Max,
-            "--cpu-model {}: CPU models are for arm64, {} is for {arch}",
+            self.cpu_model.fits(arch),
+            "--cpu-model {}: not a model of {arch}, which {} is for",
             self.cpu_model,
             self.kernel.display()
         );

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is to be run: a job, the machine, the kernels.
 
-use crate::common::Common;
+use crate::common::{Common, CpuModel};
 use crate::disk::DiskFor;
 use crate::job::AnyJob;
 use crate::plan::{Disk, Plan};
@@ -89,6 +89,9 @@ impl Target {
         {
             let known = profiles::of(arch).join(", ");
             bail!("--profile {profile} is no {arch} CPU: known for {arch} are {known}");
+        }
+        if common.cpu_model == CpuModel::Zen && !common.cpu_model.fits(arch) {
+            bail!("--cpu-model zen is no {arch} CPU: ask for --arch x86_64");
         }
         check_sweep(job, &common)?;
         let distribution = distribution(&common, arch, page_size)?;

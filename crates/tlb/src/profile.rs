@@ -206,6 +206,44 @@ pub const PROFILES: &[Profile] = &[
         notes: "coalescing of adjacent 4K pages into 16K or 32K entries is not stated in a document at hand and not modelled; CPUs with it miss less on 4K pages than counted here",
     },
     Profile {
+        name: "zen2",
+        arch: Arch::X86_64,
+        contiguous: false,
+        coalesce: Some(Coalesce {
+            pages: 8,
+            first_level: true,
+            source: "no document of AMD's at hand; said on linux-mm when exec_folio_order() was reviewed (2025): PTE coalescing \"at 16KB or 32KB level\"; which level holds it is the model's choice",
+        }),
+        bbm: 0,
+        l1i: &[ArraySpec {
+            entries: 64,
+            ways: 64,
+            sizes: X86_ALL,
+            source: "7-cpu.com on Zen 2: 64 entries, fully associative, all page sizes",
+        }],
+        l1d: &[ArraySpec {
+            entries: 64,
+            ways: 64,
+            sizes: X86_ALL,
+            source: "wikichip.org on Zen 2: 64 entries, fully associative, 4K, 2M and 1G",
+        }],
+        l2: Level2::Split {
+            instruction: &[ArraySpec {
+                entries: 512,
+                ways: 8,
+                sizes: &[12, 21],
+                source: "7-cpu.com on Zen 2: 512 entries, 8-way, 4K and 2M, 1G kept as 2M",
+            }],
+            data: &[ArraySpec {
+                entries: 2048,
+                ways: 16,
+                sizes: &[12, 21],
+                source: "2048 entries, 4K and 2M, 1G smashed into 2M: wikichip.org on Zen 2, which has 12 ways for them; 16 are the model's choice",
+            }],
+        },
+        notes: "the profile for how much depends on coalescing: zen4 has none",
+    },
+    Profile {
         name: "sapphire-rapids",
         arch: Arch::X86_64,
         contiguous: false,

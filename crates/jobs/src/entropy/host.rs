@@ -7,6 +7,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use wideleaf_kbuild::{Arch, PageSize, Variant};
 use wideleaf_kit::size::short;
+use wideleaf_lab::common::CpuModel;
 use wideleaf_lab::disk::Contents;
 use wideleaf_lab::disk::userland::TEXTS;
 use wideleaf_lab::job::{Facts, Job, Measured, Run};
@@ -125,12 +126,17 @@ impl Job for Entropy {
     }
 
     /// No case has fewer random bits than pristine but programs with a block of
-    /// 2M on x86-64, none is aligned where no wide leaf helps or to more than 2M,
-    /// and the areas of a process stay apart. Compat tasks, which have little
+    /// 2M on x86-64, and what is aligned to 32K on Zen. None is aligned where no
+    /// wide leaf helps or to more than 2M, and the areas of a process stay apart. Compat tasks, which have little
     /// address space, get what they got before.
     fn agree(&self, measured: &Measured<'_, Self>) -> Result<()> {
         let (arch, page_size) = (measured.arch, measured.page_size);
-        let smallest = smallest_leaf(arch, page_size).with_context(|| {
+        let zen = measured.common.cpu_model == CpuModel::Zen;
+        let smallest = match zen {
+            true => Some(ZEN_GROUP),
+            false => smallest_leaf(arch, page_size),
+        };
+        let smallest = smallest.with_context(|| {
             format!("the leaves of {arch} with {page_size} pages are not known")
         })?;
         for run in &measured.runs {
@@ -159,7 +165,7 @@ impl Job for Entropy {
                     run.variant
                 );
                 let (random, had) = (random_bits(spread), random_bits(before));
-                let least = had.saturating_sub(lost(arch, name));
+                let least = had.saturating_sub(lost(arch, zen, name));
                 ensure!(
                     random >= least || spread.loads < ENOUGH,
                     "{name}, {}: {random} random bits of {had}, less than {least}",
@@ -303,6 +309,9 @@ fn mapped_size(name: &str) -> Option<u64> {
     })
 }
 
+/// Pages that Zen may hold as one TLB entry, as the series reads knows it.
+const ZEN_GROUP: u64 = 32 << 10;
+
 /// The smallest leaf that is wider than a page, as the series align knows it.
 fn smallest_leaf(arch: Arch, page_size: PageSize) -> Option<u64> {
     let shift = page_size.bytes().trailing_zeros();
@@ -324,12 +333,14 @@ fn random_bits(spread: &Spread) -> u32 {
 /// How many random bits a case may lose. On x86-64 a program that is aligned to 2M loses nine, and
 /// two come back as higher ones: more would leave the range that ThreadSanitizer's runtime has
 /// for programs. So does memory that ld.so reserves: there it does so only for a library that asks
-/// for more than a page itself, and aligns that to 2M anyway.
-fn lost(arch: Arch, name: &str) -> u32 {
+/// for more than a page itself, and aligns that to 2M anyway. On Zen an alignment to 32K takes three
+/// of all others, and gives back two.
+fn lost(arch: Arch, zen: bool, name: &str) -> u32 {
     let holds_leaf = text_size(name).is_some_and(|size| size >= 1 << WIDEST_BIT);
     let is_program = name.starts_with(PROGRAM) && holds_leaf;
     match arch {
         Arch::X86_64 if is_program || name == RESERVED[0].0 => 7,
+        Arch::X86_64 if zen => 1,
         _ => 0,
     }
 }
@@ -410,6 +421,7 @@ fn cell(spread: &Spread) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_lab::common::Common;
     use wideleaf_lab::job::AnyJob;
     use wideleaf_lab::results::{BootResult, Comparison};
     use wideleaf_lab::sample::{comparison_of, run};
@@ -546,6 +558,37 @@ mod tests {
             let right = said.contains(word) && said.is_empty() == word.is_empty();
             assert!(right, "{name}: {said}");
         }
+    }
+
+    #[test]
+    fn zen_may_lose_one_bit_of_what_holds_32k() {
+        let of = |name, shift, common: &Common| {
+            let of = |variant, spread| BootResult {
+                outcome: serde_json::json!({ "spreads": [spread] }),
+                ..run(variant, 1)
+            };
+            let runs = vec![
+                of(Variant::Pristine, spread(name, 1..1 << 18, 1 << 12)),
+                of(Variant::Patched, spread(name, 1..1_u64 << shift, 1 << 15)),
+            ];
+            let comparison = Comparison {
+                arch: Arch::X86_64,
+                page_size: PageSize::K4,
+                common: common.clone(),
+                ..comparison_of(&Entropy, runs)
+            };
+            let said = Entropy.look(&comparison).unwrap().agree();
+            said.map_or_else(|error| error.to_string(), |()| String::new())
+        };
+        let max = comparison_of(&Entropy, Vec::new()).common;
+        let zen = Common {
+            cpu_model: CpuModel::Zen,
+            ..max.clone()
+        };
+        assert_eq!(of("glibc-1M", 17, &zen), "");
+        assert!(of("glibc-1M", 16, &zen).contains("less than 17"));
+        assert!(of("pie-16K", 18, &zen).contains("wider than a page"));
+        assert!(of("glibc-1M", 18, &max).contains("wider than a page"));
     }
 
     #[test]

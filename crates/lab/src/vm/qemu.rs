@@ -15,6 +15,10 @@ pub const ANSWERS_PORT: &str = "wideleaf.answers";
 /// leaf live without a TLB conflict abort; ID registers do not tell that, and QEMU has none.
 const BBM_MIDR: u64 = 0xc00f_ac30;
 
+/// A make for which kernels set X86_FEATURE_ZEN (`init_amd_zen_common()` in
+/// arch/x86/kernel/cpu/amd.c), here the first models of Zen 4; it follows `max`.
+const ZEN: &str = ",vendor=AuthenticAMD,family=25,model=17,stepping=1";
+
 /// Requests that a slow disk answers at once: enough to mount it and begin.
 const DISK_BURST: u32 = 1000;
 
@@ -119,18 +123,20 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
     match guest.arch {
         Arch::Arm64 => {
             args.plain("-cpu").push(match guest.cpu_model {
-                CpuModel::Max | CpuModel::NoEts2 => "max".into(),
+                CpuModel::Max | CpuModel::NoEts2 | CpuModel::Zen => "max".into(),
                 CpuModel::Bbm | CpuModel::BbmMte => format!("max,midr={BBM_MIDR:#x}"),
                 CpuModel::BbmNoLpa2 => format!("max,midr={BBM_MIDR:#x},lpa2=off"),
             });
         }
-        // QEMU runs a `rep` instruction byte by byte; where nothing is counted, the kernel may as
-        // well copy by words.
-        Arch::X86_64 if at_once => {
-            args.plain("-cpu max,-erms,-fsrm");
-        }
         Arch::X86_64 => {
-            args.plain("-cpu max");
+            let make = match guest.cpu_model {
+                CpuModel::Zen => ZEN,
+                _ => "",
+            };
+            // QEMU runs a `rep` instruction byte by byte; where nothing is counted, the kernel may
+            // as well copy by words.
+            let words = if at_once { ",-erms,-fsrm" } else { "" };
+            args.plain(&format!("-cpu max{make}{words}"));
         }
     }
     args.plain("-global virtio-mmio.force-legacy=false");
@@ -223,7 +229,7 @@ fn pluggable(args: &mut Arguments, bytes: u64) {
 fn promises(arch: Arch, cpu_model: CpuModel) -> &'static str {
     match (arch, cpu_model) {
         (Arch::X86_64, _) | (_, CpuModel::NoEts2) => "",
-        (Arch::Arm64, CpuModel::Max) => ",ets2=on",
+        (Arch::Arm64, CpuModel::Max | CpuModel::Zen) => ",ets2=on",
         (Arch::Arm64, CpuModel::Bbm | CpuModel::BbmNoLpa2 | CpuModel::BbmMte) => ",ets2=on,bbm=2",
     }
 }
@@ -372,6 +378,16 @@ mod tests {
         for (arch, model) in [(Arch::Arm64, CpuModel::Max), (Arch::X86_64, CpuModel::Bbm)] {
             assert!(of(arch, model).contains("-cpu max "), "{arch} {model}");
         }
+    }
+
+    #[test]
+    fn an_x86_guest_may_be_of_a_make_that_coalesces_pages() {
+        let args = line(&Guest {
+            cpu_model: CpuModel::Zen,
+            ..guest(Arch::X86_64)
+        });
+        let zen = "-cpu max,vendor=AuthenticAMD,family=25,model=17,stepping=1 ";
+        assert!(args.contains(zen), "{args}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ Bases:          6.12 (default), 7.3
 Architectures:  arm64 (default), x86_64
 Page sizes:     4K, 16K, 64K (default) on arm64; 4K on x86_64
 Profiles:       neoverse-v2 (default), neoverse-n1, cortex-a53 on arm64;
-                zen4 (default), sapphire-rapids on x86_64
+                zen4 (default), zen2, sapphire-rapids on x86_64
 
 Expectations:   FIGURE<=LIMIT or FIGURE>=LIMIT; with % of the pristine kernel's
                 value, without % compared with the patched kernel's. Figures are
@@ -426,6 +426,7 @@ mod tests {
         for (args, word) in [
             ("--arch x86_64 --page-size 16K", "4K only"),
             ("--arch x86_64 --profile cortex-a53", "zen4"),
+            ("--cpu-model zen", "no arm64 CPU: ask for --arch x86_64"),
             (
                 "--arch x86_64 --config debian-16k",
                 "it has debian, debian-cloud",

@@ -60,8 +60,7 @@ pub struct Referee {
     /// CPUs of the guest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
     cpus: u32,
-    /// The make of an arm64 guest's CPUs, as of lab run: bbm may change the size of
-    /// leaves live
+    /// The make of the guest's CPUs, as of lab run: bbm may change the size of leaves live
     #[arg(long, value_name = "MODEL", default_value = "max", value_parser = choices!(CpuModel))]
     cpu_model: CpuModel,
     /// Guest memory
