@@ -256,9 +256,9 @@ pub(crate) fn measured(
     let after = system::faults()?;
     let elapsed = began.elapsed();
     events.stop();
-    let read_bytes = match (read_before, around.reads.read()) {
-        (Ok(before), Ok(after)) => Figure::Value(after - before),
-        (Err(reason), _) | (_, Err(reason)) => reason,
+    let reads = match (read_before, around.reads.read()) {
+        (Ok(before), Ok(after)) => Ok(after.since(before)),
+        (Err(reason), _) | (_, Err(reason)) => Err(reason),
     };
     Ok(PhaseReport {
         calls,
@@ -266,7 +266,8 @@ pub(crate) fn measured(
             minor: after.minor - before.minor,
             major: after.major - before.major,
         },
-        read_bytes,
+        read_requests: reads.as_ref().ok().and_then(|reads| reads.requests),
+        read_bytes: reads.map_or_else(|reason| reason, |reads| Figure::Value(reads.bytes)),
         nanoseconds: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
         events: events.read(),
         reclaim: match (reclaim_before, reclaim().transpose()?) {

@@ -64,6 +64,10 @@ pub struct PhaseReport {
     pub faults: Faults,
     /// Bytes read from the disk.
     pub read_bytes: Figure,
+    /// Requests to the disk that this took, those that the kernel merged counted as one. None where
+    /// the reads of one process are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_requests: Option<u64>,
     /// Elapsed CLOCK_MONOTONIC time in ns. Under emulation it says nothing about speed.
     pub nanoseconds: u64,
     /// The CPU's own counters by name (`instructions`, `itlb-loads`, `itlb-misses`,

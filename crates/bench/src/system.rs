@@ -42,7 +42,28 @@ impl Evict {
     }
 }
 
-/// Where bytes read are counted.
+/// A count of reads from a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// Bytes.
+    pub bytes: u64,
+    /// Requests, those that the kernel merged counted as one. None where a process is counted.
+    pub requests: Option<u64>,
+}
+
+impl Reads {
+    /// Those since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let requests = self.requests.zip(before.requests);
+        Self {
+            bytes: self.bytes - before.bytes,
+            requests: requests.map(|(after, before)| after - before),
+        }
+    }
+}
+
+/// Where reads are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadCounter {
     /// The whole block device of this name, which nobody else uses.
@@ -52,28 +73,36 @@ pub enum ReadCounter {
 }
 
 impl ReadCounter {
-    /// Bytes so far.
-    pub fn read(&self) -> Result<u64, Figure> {
+    /// So far.
+    pub fn read(&self) -> Result<Reads, Figure> {
         match self {
             Self::OwnProcess => Process::myself()
                 .and_then(|me| me.io())
-                .map(|io| io.read_bytes)
+                .map(|io| Reads {
+                    bytes: io.read_bytes,
+                    requests: None,
+                })
                 .map_err(|e| Figure::missing(format!("/proc/self/io: {e}"))),
             Self::BlockDevice(name) => {
                 let path = format!("/sys/class/block/{name}/stat");
                 std::fs::read_to_string(&path)
                     .map_err(|e| Figure::missing(format!("{path}: {e}")))
-                    .and_then(|text| sectors_read(&text).ok_or_else(|| Figure::missing(&path)))
-                    // Sectors are 512 bytes here whatever the disk's (Documentation/block/stat.rst).
-                    .map(|sectors| sectors * 512)
+                    .and_then(|text| disk_reads(&text).ok_or_else(|| Figure::missing(&path)))
             }
         }
     }
 }
 
-/// Third field of /sys/class/block/…/stat.
-fn sectors_read(stat: &str) -> Option<u64> {
-    stat.split_ascii_whitespace().nth(2)?.parse().ok()
+/// First and third field of /sys/class/block/…/stat. Sectors are 512 bytes there whatever the
+/// disk's (Documentation/block/stat.rst).
+fn disk_reads(stat: &str) -> Option<Reads> {
+    let mut fields = stat.split_ascii_whitespace();
+    let requests = fields.next()?.parse().ok()?;
+    let sectors: u64 = fields.nth(1)?.parse().ok()?;
+    Some(Reads {
+        bytes: sectors * 512,
+        requests: Some(requests),
+    })
 }
 
 /// Where the work of reclaim is counted.
@@ -243,10 +272,16 @@ mod tests {
     }
 
     #[test]
-    fn sectors_read_is_the_third_field() {
-        let stat = "   12  3   4096  7   0 0 0 0 0 0 0\n";
-        assert_eq!(sectors_read(stat), Some(4096));
-        assert_eq!(sectors_read("1 2"), None);
+    fn a_disk_tells_requests_and_sectors() {
+        let reads = disk_reads("   12  3   4096  7   0 0 0 0 0 0 0\n").unwrap();
+        let expected = Reads {
+            bytes: 4096 * 512,
+            requests: Some(12),
+        };
+        assert_eq!(reads, expected);
+        assert_eq!(disk_reads("1 2"), None);
+        let later = disk_reads("15 3 4104 7").unwrap().since(reads);
+        assert_eq!((later.bytes, later.requests), (4096, Some(3)));
     }
 
     #[test]

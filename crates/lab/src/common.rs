@@ -11,7 +11,7 @@ use wideleaf_kit::arch::Arch;
 use wideleaf_kit::named;
 
 named!(
-    /// What a guest's CPUs say that they are; those of arm64 but for `zen`.
+    /// The make that a guest's CPUs claim to be: of arm64, but for `max` and `zen`.
     CpuModel, "CPU model", {
         /// All that QEMU can emulate.
         Max = "max",

@@ -297,6 +297,7 @@ mod tests {
                 major: 4,
             },
             read_bytes: Figure::Value(65_536),
+            read_requests: None,
             nanoseconds: 123_456,
             events: Default::default(),
             reclaim: Default::default(),

@@ -57,6 +57,9 @@ pub struct Run {
     pub major_faults: u64,
     /// Read from the disk by the whole guest meanwhile.
     pub read_bytes: u64,
+    /// Requests that this took, those that the kernel merged counted as one.
+    #[serde(default)]
+    pub read_requests: u64,
     /// By which the page cache of files of the disk grew meanwhile.
     #[serde(default)]
     pub page_cache: u64,

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use wideleaf_bench::system::{Evict, ReadCounter};
+use wideleaf_bench::system::{Evict, ReadCounter, Reads};
 
 /// Where standard output goes: into memory, so that the disk is only read.
 const OUTPUT: &str = "/tmp/output";
@@ -116,7 +116,7 @@ impl Runner<'_> {
         let record = self.record && name == "warm";
         let name = format!("{}.{name}", self.program.name);
         (self.tell)(Message::Phase { id, name })?;
-        let (before, cached) = (self.read_bytes()?, page_cache()?);
+        let (before, cached) = (self.reads()?, page_cache()?);
         if record {
             marker::begin_record();
         }
@@ -127,7 +127,9 @@ impl Runner<'_> {
             marker::end_record();
         }
         let (mut run, complaint) = result?;
-        run.read_bytes = self.read_bytes()? - before;
+        let reads = self.reads()?.since(before);
+        run.read_bytes = reads.bytes;
+        run.read_requests = reads.requests.unwrap_or(0);
         run.page_cache = page_cache()?.saturating_sub(cached);
         if !complaint.is_empty() {
             return Ok((run, complaint));
@@ -192,7 +194,7 @@ impl Runner<'_> {
         Ok(format!("{}: {how}: {}", words.join(" "), said.trim()))
     }
 
-    fn read_bytes(&self) -> Result<u64> {
+    fn reads(&self) -> Result<Reads> {
         self.counter
             .read()
             .map_err(|figure| anyhow::anyhow!("{figure:?}"))

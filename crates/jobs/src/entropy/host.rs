@@ -125,10 +125,10 @@ impl Job for Entropy {
         Ok(Plan::new(&task, 1200).with_disk(own.window.of(disk, asked.page_size)?))
     }
 
-    /// No case has fewer random bits than pristine but programs with a block of
-    /// 2M on x86-64, and what is aligned to 32K on Zen. None is aligned where no
-    /// wide leaf helps or to more than 2M, and the areas of a process stay apart. Compat tasks, which have little
-    /// address space, get what they got before.
+    /// No case has fewer random bits than pristine but programs with a block of 2M on x86-64, and
+    /// what is aligned to 32K on Zen. None is aligned where no wide leaf helps or to more than 2M,
+    /// and the areas of a process stay apart. Compat tasks, which have little address space, get
+    /// what they got before.
     fn agree(&self, measured: &Measured<'_, Self>) -> Result<()> {
         let (arch, page_size) = (measured.arch, measured.page_size);
         let zen = measured.common.cpu_model == CpuModel::Zen;
@@ -309,7 +309,7 @@ fn mapped_size(name: &str) -> Option<u64> {
     })
 }
 
-/// Pages that Zen may hold as one TLB entry, as the series reads knows it.
+/// Bytes of pages that Zen may hold as one TLB entry, as the series reads knows it.
 const ZEN_GROUP: u64 = 32 << 10;
 
 /// The smallest leaf that is wider than a page, as the series align knows it.

@@ -134,6 +134,7 @@ mod tests {
             calls: 64,
             faults: Faults { minor: 3, major: 4 },
             read_bytes: Figure::missing("no such file"),
+            read_requests: None,
             nanoseconds: 500,
             events,
             reclaim: Default::default(),

@@ -57,6 +57,7 @@ const COVERAGE_TEXT: u64 = 1;
 const SCARCE_ROWS: &[(&str, &[&str])] = &[
     ("faults (minor/major)", &["minor_faults", "major_faults"]),
     ("bytes read from disk", &["read_bytes"]),
+    ("requests to the disk", &["read_requests"]),
     ("pages scanned directly", &["direct_scans"]),
     ("pages scanned by kswapd", &["kswapd_scans"]),
     ("stalls in direct reclaim", &["direct_stalls"]),
@@ -130,6 +131,7 @@ impl Job for Exec {
             of_phase("cold.read_bytes")
                 .row("cold", "bytes read from disk")
                 .plotted("bytes read, cold"),
+            of_phase("cold.read_requests").row("cold", "requests to the disk"),
             counted("random.itlb_l1_misses")
                 .row("random", "L1 iTLB misses")
                 .plotted("L1 iTLB misses, random"),
@@ -213,7 +215,8 @@ fn scarce_rows(measured: &Measured<'_, Exec>) -> Vec<Row> {
     for phase in ["cold", "random"] {
         for (label, figures) in SCARCE_ROWS {
             // The cold phase's are shown anyway.
-            if phase == "cold" && ["minor_faults", "read_bytes"].contains(&figures[0]) {
+            let anyway = ["minor_faults", "read_bytes", "read_requests"];
+            if phase == "cold" && anyway.contains(&figures[0]) {
                 continue;
             }
             let names: Vec<_> = figures

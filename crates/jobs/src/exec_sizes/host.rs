@@ -100,6 +100,7 @@ impl Job for ExecSizes {
             of_phase("<size>.cold.read_bytes")
                 .row("cold bytes read", "")
                 .plotted("bytes read, cold"),
+            of_phase("<size>.cold.read_requests").row("cold requests to the disk", ""),
             counted("<size>.random.itlb_l1_misses")
                 .row("random L1 iTLB misses", "")
                 .plotted("L1 iTLB misses, random"),

@@ -124,12 +124,13 @@ pub const RECLAIM: [Figure; 6] = [
 
 /// Faults and reads of a phase: names of the figures that [`guest_phase`] puts.
 #[rustfmt::skip]
-pub const PHASE: [Figure; 5] = [
+pub const PHASE: [Figure; 6] = [
     figure("<phase>.calls", "calls", "of stubs"),
     figure("<phase>.minor_faults", "faults", "of the job's process, without reading from the disk"),
     figure("<phase>.major_faults", "faults", "with reading"),
     figure("<phase>.faults", "faults", "both"),
     figure("<phase>.read_bytes", "bytes", "read from the guest's disk"),
+    figure("<phase>.read_requests", "requests", "that this took, those that the kernel merged counted as one"),
 ];
 
 /// One of [`PHASE`] under the name of a phase, to be shown.
@@ -173,6 +174,9 @@ pub fn guest_phase(figures: &mut Figures, name: &str, phase: &PhaseReport) {
     put("faults", phase.faults.minor + phase.faults.major);
     if let Some(bytes) = phase.read_bytes.value() {
         put("read_bytes", bytes);
+    }
+    if let Some(requests) = phase.read_requests {
+        put("read_requests", requests);
     }
     for (counter, count) in &phase.reclaim {
         put(counter, *count);

@@ -23,6 +23,7 @@ pub fn figures() -> Vec<Figure> {
         figure("<program>.cold.faults", "faults", "both").plotted("faults, cold"),
         counted("<program>.cold.instructions").row("", "cold guest instructions").plotted("guest instructions, cold"),
         figure("<program>.cold.read_bytes", "bytes", "read from the guest's disk").row("", "cold bytes read from disk").plotted("bytes read, cold"),
+        figure("<program>.cold.read_requests", "requests", "that this took, those that the kernel merged counted as one").row("", "cold requests to the disk"),
         figure("<program>.cold.page_cache", "bytes", "by which the page cache grew").row("", "page cache, cold"),
         figure("<program>.warm.minor_faults", "faults", "of the run after that, without reading from the disk"),
         figure("<program>.warm.major_faults", "faults", "with reading"),
@@ -47,6 +48,8 @@ pub fn measure(run: &BootResult, worked: &Worked, figures: &mut Figures) {
         put("faults", of.minor_faults + of.major_faults);
         put("read_bytes", of.read_bytes);
     }
+    let requests = worked.cold.read_requests;
+    figures.put(format!("{name}.cold.read_requests"), requests);
     figures.put(format!("{name}.cold.page_cache"), worked.cold.page_cache);
     figures.put(format!("{name}.page_tables"), worked.page_tables);
     for (file, text) in texts(run, worked) {

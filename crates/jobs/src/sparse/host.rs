@@ -151,6 +151,7 @@ impl Job for Sparse {
             of_phase("<pattern>.cold.read_bytes")
                 .row("", READ)
                 .plotted("bytes read, cold"),
+            of_phase("<pattern>.cold.read_requests").row("", "requests to the disk"),
             of_phase("<pattern>.cold.faults")
                 .row("", "faults")
                 .plotted("faults, cold"),
