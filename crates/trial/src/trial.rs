@@ -216,15 +216,21 @@ mod tests {
     }
 
     /// Stands in for the command `run`.
+    /// Another process writes the script. While this one had it open for writing, a test beside
+    /// could fork and keep it so, and the kernel would refuse to start it (ETXTBSY).
     fn starter(says: &str) -> (tempfile::TempDir, PathBuf) {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("starter");
         let script = format!(
             "#!/bin/sh\necho '{says}' >&2\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n"
         );
-        std::fs::write(&path, script).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut writer = std::process::Command::new("sh");
+        writer.args([
+            "-c",
+            "printf %s \"$0\" >\"$1\" && chmod 755 \"$1\"",
+            &script,
+        ]);
+        assert!(writer.arg(&path).status().unwrap().success());
         (folder, path)
     }
 

@@ -224,56 +224,67 @@ impl Drop for Crew {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::alone::alone;
     use crate::kit::process::{exit, sleep};
 
     #[test]
     fn an_error_of_one_is_the_crews() {
-        for wait in [Crew::finish, |crew: Crew| {
-            crew.finish_by(Instant::now() + FAREWELL)
-        }] {
-            let mut crew = Crew::new().unwrap();
-            crew.start("good", || Ok(())).unwrap();
-            crew.start("bad", || bail!("no luck")).unwrap();
-            assert_eq!(wait(crew).unwrap_err().to_string(), "bad: no luck");
-            let mut crew = Crew::new().unwrap();
-            crew.start("good", || Ok(())).unwrap();
-            wait(crew).unwrap();
-        }
+        alone(|| {
+            for wait in [Crew::finish, |crew: Crew| {
+                crew.finish_by(Instant::now() + FAREWELL)
+            }] {
+                let mut crew = Crew::new().unwrap();
+                crew.start("good", || Ok(())).unwrap();
+                crew.start("bad", || bail!("no luck")).unwrap();
+                assert_eq!(wait(crew).unwrap_err().to_string(), "bad: no luck");
+                let mut crew = Crew::new().unwrap();
+                crew.start("good", || Ok(())).unwrap();
+                wait(crew).unwrap();
+            }
+        });
     }
 
     #[test]
     fn nobody_is_left_when_one_fails() {
-        let mut crew = Crew::new().unwrap();
-        crew.start("bad", || bail!("no luck")).unwrap();
-        let idler = crew.start("idler", || sleep()).unwrap();
-        assert!(crew.finish().is_err());
-        assert_eq!(kill(idler, None), Err(Errno::ESRCH));
+        alone(|| {
+            let mut crew = Crew::new().unwrap();
+            crew.start("bad", || bail!("no luck")).unwrap();
+            let idler = crew.start("idler", || sleep()).unwrap();
+            assert!(crew.finish().is_err());
+            assert_eq!(kill(idler, None), Err(Errno::ESRCH));
+        });
     }
 
     #[test]
     fn a_status_of_its_own_is_an_error() {
-        let mut crew = Crew::new().unwrap();
-        crew.start("odd", || exit(9)).unwrap();
-        let error = crew.finish().unwrap_err().to_string();
-        assert!(error.starts_with("odd: ended by Exited("), "{error}");
+        alone(|| {
+            let mut crew = Crew::new().unwrap();
+            crew.start("odd", || exit(9)).unwrap();
+            let error = crew.finish().unwrap_err().to_string();
+            assert!(error.starts_with("odd: ended by Exited("), "{error}");
+        });
     }
 
     #[test]
     fn one_that_does_not_end_is_named_and_killed() {
-        let mut crew = Crew::new().unwrap();
-        let pid = crew.start("idler", || sleep()).unwrap();
-        let error = crew.finish_by(Instant::now()).unwrap_err().to_string();
-        assert!(error.ends_with(&format!("idler ({pid})")), "{error}");
-        assert_eq!(kill(pid, None), Err(Errno::ESRCH));
+        alone(|| {
+            let mut crew = Crew::new().unwrap();
+            let pid = crew.start("idler", || sleep()).unwrap();
+            let error = crew.finish_by(Instant::now()).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("idler ({pid})")), "{error}");
+            assert_eq!(kill(pid, None), Err(Errno::ESRCH));
+        });
     }
 
     #[test]
     fn a_killed_process_lives_no_more() {
-        let mut crew = Crew::new().unwrap();
-        let pid = crew.start("idler", || sleep()).unwrap();
-        assert!(crew.lives(pid));
-        crew.kill(pid, FAREWELL).unwrap();
-        assert!(!crew.lives(pid));
-        crew.finish().unwrap();
+        alone(|| {
+            let mut crew = Crew::new().unwrap();
+            let pid = crew.start("idler", || sleep()).unwrap();
+            assert!(crew.lives(pid));
+            crew.kill(pid, FAREWELL).unwrap();
+            assert!(!crew.lives(pid));
+            crew.finish().unwrap();
+        });
     }
 }

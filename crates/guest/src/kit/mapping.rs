@@ -168,21 +168,24 @@ impl Drop for Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::alone::alone;
     use wideleaf_bench::page_size;
 
     #[test]
     fn a_mapping_moves_with_what_it_holds() {
-        let page = page_size();
-        let room = Mapping::room(2 * page).unwrap();
-        let mapping = Mapping::anonymous(Some(room.start), page, 0).unwrap();
-        // SAFETY: inside of the mapping.
-        unsafe { (mapping.start as *mut u64).write_volatile(7) };
-        let moved = mapping.relocate(room.start + page).unwrap();
-        assert_eq!(moved, room.part(page, page));
-        // SAFETY: as above.
-        assert_eq!(unsafe { (moved.start as *const u64).read_volatile() }, 7);
-        moved.unmap().unwrap();
-        let error = format!("{:#}", moved.advise(libc::MADV_WILLNEED).unwrap_err());
-        assert!(error.starts_with("madvise(3) of "), "{error}");
+        alone(|| {
+            let page = page_size();
+            let room = Mapping::room(2 * page).unwrap();
+            let mapping = Mapping::anonymous(Some(room.start), page, 0).unwrap();
+            // SAFETY: inside of the mapping.
+            unsafe { (mapping.start as *mut u64).write_volatile(7) };
+            let moved = mapping.relocate(room.start + page).unwrap();
+            assert_eq!(moved, room.part(page, page));
+            // SAFETY: as above.
+            assert_eq!(unsafe { (moved.start as *const u64).read_volatile() }, 7);
+            moved.unmap().unwrap();
+            let error = format!("{:#}", moved.advise(libc::MADV_WILLNEED).unwrap_err());
+            assert!(error.starts_with("madvise(3) of "), "{error}");
+        });
     }
 }

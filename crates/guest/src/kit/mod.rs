@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What any job may use. A part is a file for one reason, and knows no job.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod alone;
 pub mod cgroup;
 pub mod counts;
 pub mod crew;

@@ -15,6 +15,8 @@ impl Process {
     /// Forks one that does `work` and then ends with the status that this returns. This process
     /// must have one thread.
     pub fn fork(work: impl FnOnce() -> i32) -> Result<Self> {
+        #[cfg(any(test, feature = "testing"))]
+        super::alone::must_be();
         // SAFETY: there is one thread, so the child may do whatever the parent could.
         match unsafe { fork() }.context("fork")? {
             ForkResult::Child => exit(work()),
@@ -61,14 +63,17 @@ pub fn sleep() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::alone::alone;
 
     #[test]
     fn a_process_ends_as_it_says_or_as_it_is_told() {
-        let process = Process::fork(|| 7).unwrap();
-        let pid = process.pid();
-        assert_eq!(process.wait().unwrap(), WaitStatus::Exited(pid, 7));
-        let process = Process::idle().unwrap();
-        process.end().unwrap();
-        assert!(process.end().is_err());
+        alone(|| {
+            let process = Process::fork(|| 7).unwrap();
+            let pid = process.pid();
+            assert_eq!(process.wait().unwrap(), WaitStatus::Exited(pid, 7));
+            let process = Process::idle().unwrap();
+            process.end().unwrap();
+            assert!(process.end().is_err());
+        });
     }
 }

@@ -137,51 +137,56 @@ impl Together {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kit::alone::alone;
     use crate::kit::counts::Counts;
     use anyhow::ensure;
 
     #[test]
     fn nobody_begins_before_all_are_ready_nor_ends_before_all_are_done() {
-        let counts = Counts::new(2).unwrap();
-        let mut crew = Together::fork(3, |nth, member| {
-            counts.add(0_usize, 1);
-            member.begin()?;
-            ensure!(
-                counts.get(0_usize) == 3,
-                "{} are ready",
-                counts.get(0_usize)
-            );
-            counts.add(1_usize, 1);
-            member.done(nth as u64)?;
-            ensure!(counts.get(1_usize) == 3, "{} are done", counts.get(1_usize));
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!((counts.get(0_usize), counts.get(1_usize)), (3, 0));
-        assert_eq!(crew.work().unwrap(), 3);
-        crew.end().unwrap();
+        alone(|| {
+            let counts = Counts::new(2).unwrap();
+            let mut crew = Together::fork(3, |nth, member| {
+                counts.add(0_usize, 1);
+                member.begin()?;
+                ensure!(
+                    counts.get(0_usize) == 3,
+                    "{} are ready",
+                    counts.get(0_usize)
+                );
+                counts.add(1_usize, 1);
+                member.done(nth as u64)?;
+                ensure!(counts.get(1_usize) == 3, "{} are done", counts.get(1_usize));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!((counts.get(0_usize), counts.get(1_usize)), (3, 0));
+            assert_eq!(crew.work().unwrap(), 3);
+            crew.end().unwrap();
+        });
     }
 
     #[test]
     fn one_that_fails_before_or_at_work_says_why() {
-        let one_of_three = |nth: usize, why: &'static str| match nth {
-            1 => Err(anyhow::Error::msg(why)),
-            _ => Ok(()),
-        };
-        let error = Together::fork(3, |nth, member| {
-            one_of_three(nth, "overslept")?;
-            member.begin()
+        alone(|| {
+            let one_of_three = |nth: usize, why: &'static str| match nth {
+                1 => Err(anyhow::Error::msg(why)),
+                _ => Ok(()),
+            };
+            let error = Together::fork(3, |nth, member| {
+                one_of_three(nth, "overslept")?;
+                member.begin()
+            });
+            let error = error.unwrap_err();
+            let expected = "a process could not begin: member-1: overslept";
+            assert_eq!(format!("{error:#}"), expected);
+            let crew = Together::fork(3, |nth, member| {
+                member.begin()?;
+                one_of_three(nth, "broken tools")?;
+                member.done(0)
+            });
+            let error = crew.unwrap().work().unwrap_err();
+            let expected = "a process could not do its work: member-1: broken tools";
+            assert_eq!(format!("{error:#}"), expected);
         });
-        let error = error.unwrap_err();
-        let expected = "a process could not begin: member-1: overslept";
-        assert_eq!(format!("{error:#}"), expected);
-        let crew = Together::fork(3, |nth, member| {
-            member.begin()?;
-            one_of_three(nth, "broken tools")?;
-            member.done(0)
-        });
-        let error = crew.unwrap().work().unwrap_err();
-        let expected = "a process could not do its work: member-1: broken tools";
-        assert_eq!(format!("{error:#}"), expected);
     }
 }

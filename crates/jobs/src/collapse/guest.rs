@@ -155,28 +155,33 @@ fn map_and_work(block: Mapping, mut tell: &File, work: impl Fn() -> i32) -> i32 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_guest::kit::alone::alone;
 
     #[test]
     fn all_have_mapped_the_block_when_it_is_collapsed() {
-        let dir = tempfile::tempdir().unwrap();
-        let block = map_narrow(&dir.path().join("block")).unwrap();
-        let mappers = Mappers::start(3, block, || sleep()).unwrap();
-        for process in &mappers.0 {
-            let smaps = fs::read_to_string(format!("/proc/{}/smaps", process.pid())).unwrap();
-            let own = smaps.split_once(&format!("{:x}-", block.start)).unwrap().1;
-            let rss = own.lines().find(|line| line.starts_with("Rss:")).unwrap();
-            assert!(rss.contains(" 2048 kB"), "{rss}");
-        }
-        mappers.end().unwrap();
+        alone(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let block = map_narrow(&dir.path().join("block")).unwrap();
+            let mappers = Mappers::start(3, block, || sleep()).unwrap();
+            for process in &mappers.0 {
+                let smaps = fs::read_to_string(format!("/proc/{}/smaps", process.pid())).unwrap();
+                let own = smaps.split_once(&format!("{:x}-", block.start)).unwrap().1;
+                let rss = own.lines().find(|line| line.starts_with("Rss:")).unwrap();
+                assert!(rss.contains(" 2048 kB"), "{rss}");
+            }
+            mappers.end().unwrap();
+        });
     }
 
     #[test]
     fn one_that_cannot_map_it_is_told() {
-        let nowhere = Mapping {
-            start: page_size(),
-            len: page_size(),
-        };
-        let error = Mappers::start(1, nowhere, || sleep()).err().unwrap();
-        assert!(error.to_string().ends_with("ended early"), "{error}");
+        alone(|| {
+            let nowhere = Mapping {
+                start: page_size(),
+                len: page_size(),
+            };
+            let error = Mappers::start(1, nowhere, || sleep()).err().unwrap();
+            assert!(error.to_string().ends_with("ended early"), "{error}");
+        });
     }
 }

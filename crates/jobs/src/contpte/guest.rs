@@ -273,12 +273,15 @@ fn live(kind: Kind, folder: &Path, first_id: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_guest::kit::alone::alone;
 
     #[test]
     fn every_step_keeps_what_was_written_here_too() {
-        let dir = tempfile::tempdir().unwrap();
-        for kind in Kind::ALL {
-            live(kind, dir.path(), 0).unwrap();
-        }
+        alone(|| {
+            let dir = tempfile::tempdir().unwrap();
+            for kind in Kind::ALL {
+                live(kind, dir.path(), 0).unwrap();
+            }
+        });
     }
 }

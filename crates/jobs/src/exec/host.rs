@@ -185,7 +185,7 @@ impl Job for Exec {
         let random = rows.iter().position(|row| row.section == "random");
         rows.insert(random.unwrap_or(rows.len()), time_row(measured));
         if measured.own.calls.scarce.is_scarce() {
-            rows.extend(scarce_rows(measured));
+            rows.extend(scarce_rows(measured, &rows));
         }
         let label = "text mapped by leaf";
         rows.push(Row::leaves(measured, label, "", COVERAGE_TEXT));
@@ -209,14 +209,13 @@ impl Job for Exec {
     }
 }
 
-/// What scarce memory made of both phases.
-fn scarce_rows(measured: &Measured<'_, Exec>) -> Vec<Row> {
+/// What scarce memory made of both phases, but for what `shown` has of them already.
+fn scarce_rows(measured: &Measured<'_, Exec>, shown: &[Row]) -> Vec<Row> {
     let mut rows = Vec::new();
     for phase in ["cold", "random"] {
         for (label, figures) in SCARCE_ROWS {
-            // The cold phase's are shown anyway.
-            let anyway = ["minor_faults", "read_bytes", "read_requests"];
-            if phase == "cold" && anyway.contains(&figures[0]) {
+            let is_it = |row: &Row| row.section == phase && row.label == *label;
+            if shown.iter().any(is_it) {
                 continue;
             }
             let names: Vec<_> = figures

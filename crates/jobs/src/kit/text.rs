@@ -122,6 +122,9 @@ pub const RECLAIM: [Figure; 6] = [
     figure("<phase>.oom_kills", "kills", "by the kernel, of the machine"),
 ];
 
+/// What the figure `read_requests` is, beside `read_bytes`.
+pub const REQUESTS: &str = "that this took, those that the kernel merged counted as one";
+
 /// Faults and reads of a phase: names of the figures that [`guest_phase`] puts.
 #[rustfmt::skip]
 pub const PHASE: [Figure; 6] = [
@@ -130,7 +133,7 @@ pub const PHASE: [Figure; 6] = [
     figure("<phase>.major_faults", "faults", "with reading"),
     figure("<phase>.faults", "faults", "both"),
     figure("<phase>.read_bytes", "bytes", "read from the guest's disk"),
-    figure("<phase>.read_requests", "requests", "that this took, those that the kernel merged counted as one"),
+    figure("<phase>.read_requests", "requests", REQUESTS),
 ];
 
 /// One of [`PHASE`] under the name of a phase, to be shown.

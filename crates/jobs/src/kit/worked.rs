@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Figures and rows of programs' runs, for the jobs program and services.
 
+use crate::kit::text::REQUESTS;
 use std::collections::{BTreeMap, BTreeSet};
 use wideleaf_guest::kit::program::Worked;
 use wideleaf_guest::kit::trace::Mapped;
@@ -23,7 +24,7 @@ pub fn figures() -> Vec<Figure> {
         figure("<program>.cold.faults", "faults", "both").plotted("faults, cold"),
         counted("<program>.cold.instructions").row("", "cold guest instructions").plotted("guest instructions, cold"),
         figure("<program>.cold.read_bytes", "bytes", "read from the guest's disk").row("", "cold bytes read from disk").plotted("bytes read, cold"),
-        figure("<program>.cold.read_requests", "requests", "that this took, those that the kernel merged counted as one").row("", "cold requests to the disk"),
+        figure("<program>.cold.read_requests", "requests", REQUESTS).row("", "cold requests to the disk"),
         figure("<program>.cold.page_cache", "bytes", "by which the page cache grew").row("", "page cache, cold"),
         figure("<program>.warm.minor_faults", "faults", "of the run after that, without reading from the disk"),
         figure("<program>.warm.major_faults", "faults", "with reading"),

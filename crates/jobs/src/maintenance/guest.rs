@@ -353,12 +353,15 @@ fn stacks() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_guest::kit::alone::alone;
 
     #[test]
     fn every_step_ends_as_it_should_here_too() {
-        for (name, step, end) in STEPS {
-            let found = in_child(step).unwrap();
-            assert!(found == end || found == End::NotHere, "{name}: {found:?}");
-        }
+        alone(|| {
+            for (name, step, end) in STEPS {
+                let found = in_child(step).unwrap();
+                assert!(found == end || found == End::NotHere, "{name}: {found:?}");
+            }
+        });
     }
 }

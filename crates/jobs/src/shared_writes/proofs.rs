@@ -235,6 +235,7 @@ fn watch(Mapping { start, len }: Mapping) -> Result<std::os::fd::OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wideleaf_guest::kit::alone::alone;
 
     fn page(is_tail: bool) -> Option<Seen> {
         Some(Seen {
@@ -259,24 +260,14 @@ mod tests {
         assert!(dirtied(&seen, &[]).iter().all(|dirty| !dirty));
     }
 
-    /// In a process of its own: what other tests map is counted as well.
     #[test]
     fn what_is_mapped_is_counted_here_too() {
-        let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "mapped_in_a_process_of_its_own"])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains("1 passed"), "{said}");
-    }
-
-    #[test]
-    #[ignore = "run by the test above"]
-    fn mapped_in_a_process_of_its_own() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        // Maps text of this program, which counts as well.
-        let _ = counted(&path);
-        counted(&path).unwrap();
+        alone(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("file");
+            // Maps text of this program, which counts as well.
+            let _ = counted(&path);
+            counted(&path).unwrap();
+        });
     }
 }

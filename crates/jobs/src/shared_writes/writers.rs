@@ -96,35 +96,38 @@ fn faults() -> Result<u64> {
 mod tests {
     use super::*;
     use wideleaf_bench::page_size;
+    use wideleaf_guest::kit::alone::alone;
 
     #[test]
     fn all_write_and_their_faults_add_up() {
-        let dir = tempfile::tempdir().unwrap();
-        let len = 16 * page_size();
-        let files: Vec<_> = ["one", "other"]
-            .map(|name| SharedFile::make(&dir.path().join(name), len, page_size()).unwrap())
-            .into();
-        for (first, rounds) in [
-            (Before::Nothing, 2),
-            (Before::Read, 1),
-            (Before::WriteAndSync, 1),
-        ] {
-            let work = Work {
-                before: 0,
-                len,
-                skew: 0,
-                first,
-                rounds,
-                id: 1,
-            };
-            let mut crew = fork(&files, &work).unwrap();
-            // A read may have mapped pages writable.
-            let least = if first == Before::Nothing { 2 * 2 } else { 0 };
-            assert!(crew.work().unwrap() >= least, "{first:?}");
-            crew.end().unwrap();
-        }
-        for (who, file) in files.iter().enumerate() {
-            file.verify(0, len, who as u64, 2).unwrap();
-        }
+        alone(|| {
+            let dir = tempfile::tempdir().unwrap();
+            let len = 16 * page_size();
+            let files: Vec<_> = ["one", "other"]
+                .map(|name| SharedFile::make(&dir.path().join(name), len, page_size()).unwrap())
+                .into();
+            for (first, rounds) in [
+                (Before::Nothing, 2),
+                (Before::Read, 1),
+                (Before::WriteAndSync, 1),
+            ] {
+                let work = Work {
+                    before: 0,
+                    len,
+                    skew: 0,
+                    first,
+                    rounds,
+                    id: 1,
+                };
+                let mut crew = fork(&files, &work).unwrap();
+                // A read may have mapped pages writable.
+                let least = if first == Before::Nothing { 2 * 2 } else { 0 };
+                assert!(crew.work().unwrap() >= least, "{first:?}");
+                crew.end().unwrap();
+            }
+            for (who, file) in files.iter().enumerate() {
+                file.verify(0, len, who as u64, 2).unwrap();
+            }
+        });
     }
 }

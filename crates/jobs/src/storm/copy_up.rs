@@ -136,29 +136,32 @@ fn see(stage: &Stage, mapping: Mapping, generation: u32) -> Result<()> {
 mod tests {
     use super::super::{Scenario, Task, probe};
     use super::*;
+    use wideleaf_guest::kit::alone::alone;
 
     #[test]
     fn a_mapping_that_does_not_stay_with_the_lower_file_is_told() {
-        probe::install().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let stage = Stage::new(&Task {
-            scenario: Scenario::All,
-            folder: dir.path().into(),
-            overlay: true,
-            seconds: 1,
-            seed: 1,
-            hung_s: 1,
-            fail_allocations: false,
-        })
-        .unwrap();
-        stage.make(FILE, SIZE).unwrap();
-        // No overlay is here: what is written goes to the file that was mapped before.
-        let error = turn(&stage, &stage.path(FILE), 7).unwrap_err();
-        let error = format!("{error:#}");
-        assert!(
-            error.starts_with("mapped before the copy: file 16 piece"),
-            "{error}"
-        );
-        assert!(error.contains("generation 0 is expected"), "{error}");
+        alone(|| {
+            probe::install().unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let stage = Stage::new(&Task {
+                scenario: Scenario::All,
+                folder: dir.path().into(),
+                overlay: true,
+                seconds: 1,
+                seed: 1,
+                hung_s: 1,
+                fail_allocations: false,
+            })
+            .unwrap();
+            stage.make(FILE, SIZE).unwrap();
+            // No overlay is here: what is written goes to the file that was mapped before.
+            let error = turn(&stage, &stage.path(FILE), 7).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(
+                error.starts_with("mapped before the copy: file 16 piece"),
+                "{error}"
+            );
+            assert!(error.contains("generation 0 is expected"), "{error}");
+        });
     }
 }

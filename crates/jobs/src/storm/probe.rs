@@ -126,32 +126,35 @@ fn leave(context: &mut libc::ucontext_t) {
 mod tests {
     use super::super::page::{PIECE, Piece};
     use super::*;
+    use wideleaf_guest::kit::alone::alone;
 
     #[test]
     fn pages_are_executed_and_read_and_holes_are_answers() {
-        install().unwrap();
-        let piece = Piece {
-            file: 2,
-            number: 77,
-        };
-        let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping of three pieces.
-        let map =
-            unsafe { libc::mmap(std::ptr::null_mut(), 3 * PIECE as usize, prot, flags, -1, 0) };
-        assert_ne!(map, libc::MAP_FAILED);
-        // SAFETY: the first piece of it, which nobody else uses.
-        let page = unsafe { std::slice::from_raw_parts_mut(map.cast::<u8>(), PIECE as usize) };
-        piece.write(5, page);
-        // SAFETY: as above; the last piece goes away.
-        unsafe { libc::munmap(map.wrapping_byte_add(2 * PIECE as usize), PIECE as usize) };
-        let at = map as u64;
-        assert_eq!(call(at), piece.returned());
-        assert_eq!(load(at + 24), piece.word(5));
-        assert_eq!(call(at + PIECE), FAULTED);
-        assert_eq!(load(at + PIECE), 0);
-        assert_eq!(call(at + 2 * PIECE), FAULTED);
-        assert_eq!(load(at + 2 * PIECE), FAULTED);
-        assert_eq!(call(at), piece.returned());
+        alone(|| {
+            install().unwrap();
+            let piece = Piece {
+                file: 2,
+                number: 77,
+            };
+            let prot = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping of three pieces.
+            let map =
+                unsafe { libc::mmap(std::ptr::null_mut(), 3 * PIECE as usize, prot, flags, -1, 0) };
+            assert_ne!(map, libc::MAP_FAILED);
+            // SAFETY: the first piece of it, which nobody else uses.
+            let page = unsafe { std::slice::from_raw_parts_mut(map.cast::<u8>(), PIECE as usize) };
+            piece.write(5, page);
+            // SAFETY: as above; the last piece goes away.
+            unsafe { libc::munmap(map.wrapping_byte_add(2 * PIECE as usize), PIECE as usize) };
+            let at = map as u64;
+            assert_eq!(call(at), piece.returned());
+            assert_eq!(load(at + 24), piece.word(5));
+            assert_eq!(call(at + PIECE), FAULTED);
+            assert_eq!(load(at + PIECE), 0);
+            assert_eq!(call(at + 2 * PIECE), FAULTED);
+            assert_eq!(load(at + 2 * PIECE), FAULTED);
+            assert_eq!(call(at), piece.returned());
+        });
     }
 }
