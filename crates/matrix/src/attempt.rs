@@ -357,7 +357,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_run_that_is_stopped_leaves_the_row_to_do() {
-        let (_dir, folder, program) = played("trap 'exit 143' TERM; sleep 60 & wait");
+        let (_dir, folder, program) = played("trap 'kill $!; exit 143' TERM; sleep 60 & wait");
         let row = planned("a");
         folder.plan(&row).unwrap();
         let stop = AtomicBool::new(false);

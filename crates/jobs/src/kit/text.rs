@@ -122,7 +122,7 @@ pub const RECLAIM: [Figure; 6] = [
     figure("<phase>.oom_kills", "kills", "by the kernel, of the machine"),
 ];
 
-/// What the figure `read_requests` is, beside `read_bytes`.
+/// Says of the figure `read_requests`, which stands below `read_bytes`, how it is counted.
 pub const REQUESTS: &str = "that this took, those that the kernel merged counted as one";
 
 /// Faults and reads of a phase: names of the figures that [`guest_phase`] puts.

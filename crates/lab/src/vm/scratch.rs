@@ -203,7 +203,7 @@ mod tests {
             "trap 'echo done > last; exit' TERM; echo > ready; while :; do sleep 0.01; done";
         for (script, writes) in [
             (script, true),
-            ("trap '' TERM; echo > ready; sleep 100", false),
+            ("trap '' TERM; echo > ready; exec sleep 100", false),
         ] {
             let mut command = Command::new("sh");
             let mut child =
