@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use wideleaf_cache::Cache;
 use wideleaf_jobs::registry;
 use wideleaf_kbuild::{Arch, Base, KernelDir, Variant};
 use wideleaf_kit::events::{Event, Observer};
+use wideleaf_kit::script::script;
 use wideleaf_lab::job::usual;
 use wideleaf_lab::run::Lab;
 use wideleaf_lab::target::{Kernels, Target};
@@ -70,10 +70,8 @@ fn preflight(job: &str, folder: &Path) -> String {
     said.unwrap_or_else(|| panic!("{text}")).1.to_string()
 }
 
-fn program(folder: &Path, name: &str, script: &str) {
-    let path = folder.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+fn program(folder: &Path, name: &str, commands: &str) {
+    script(&folder.join(name), &format!("#!/bin/sh\n{commands}\n"));
 }
 
 #[test]

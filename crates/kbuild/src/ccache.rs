@@ -38,8 +38,7 @@ fn put(make: &mut Command, links: &Path, dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use wideleaf_kit::script::script;
 
     fn says_who(links: &Path) -> String {
         let mut make = Command::new("sh");
@@ -54,8 +53,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(says_who(&dir.path().join("none")), "dir\n");
         let compiler = dir.path().join("test-cc");
-        fs::write(&compiler, "#!/bin/sh\necho through ccache\n").unwrap();
-        fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+        script(&compiler, "#!/bin/sh\necho through ccache\n");
         assert_eq!(says_who(dir.path()), "through ccache\ndir /remembered\n");
     }
 }

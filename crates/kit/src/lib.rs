@@ -8,6 +8,8 @@ pub mod fresh;
 pub mod names;
 pub mod replace;
 pub mod scratch;
+#[cfg(any(test, feature = "testing"))]
+pub mod script;
 pub mod size;
 pub mod table;
 pub mod tool;

@@ -230,25 +230,14 @@ pub(crate) mod tests {
     use super::*;
     use crate::folder::State;
     use crate::folder::tests::planned;
-    use std::os::unix::fs::PermissionsExt;
+    use wideleaf_kit::script::script;
 
     /// A folder, and a program in the place of wideleaf: `$RESULTS` is where it should write.
-    pub(crate) fn played(script: &str) -> (tempfile::TempDir, Folder, PathBuf) {
+    pub(crate) fn played(commands: &str) -> (tempfile::TempDir, Folder, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("wideleaf");
-        let text = format!("#!/bin/sh\nfor RESULTS; do :; done\n{script}\n");
-        // Written by another process: a file that a test's fork has open for writing cannot be
-        // executed.
-        let mut sh = Command::new("sh")
-            .args(["-c", "cat > \"$1\"", "sh"])
-            .arg(&program)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        use std::io::Write;
-        sh.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        assert!(sh.wait().unwrap().success());
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!("#!/bin/sh\nfor RESULTS; do :; done\n{commands}\n");
+        script(&program, &text);
         let folder = Folder::open(&dir.path().join("results")).unwrap();
         (dir, folder, program)
     }

@@ -6,6 +6,7 @@ use crate::attempt::tests::played;
 use crate::folder::tests::planned;
 use std::fs;
 use std::sync::Mutex;
+use wideleaf_kit::script::script;
 
 /// Slurm's commands in a folder; they keep what they were told in it.
 struct Cluster {
@@ -34,15 +35,10 @@ impl Cluster {
         cluster
     }
 
-    fn command(&self, name: &str, script: &str) {
+    fn command(&self, name: &str, commands: &str) {
         let path = self.dir.path().join(name);
-        let text = format!("#!/bin/sh\nDIR={}\n{script}\n", self.dir.path().display());
-        let sh = Command::new("sh")
-            .args(["-c", "printf %s \"$2\" > \"$1\" && chmod +x \"$1\"", "sh"])
-            .arg(&path)
-            .arg(text)
-            .status();
-        assert!(sh.unwrap().success());
+        let text = format!("#!/bin/sh\nDIR={}\n{commands}\n", self.dir.path().display());
+        script(&path, &text);
     }
 
     fn put(&self, name: &str, text: &str) {

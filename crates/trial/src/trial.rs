@@ -189,6 +189,7 @@ mod tests {
     use super::*;
     use std::ffi::OsString;
     use std::path::Path;
+    use wideleaf_kit::script::script;
     use wideleaf_run::Means;
 
     fn try_it(command: &[&str], starter: &Path, failing: bool) -> Result<Trial, Error> {
@@ -216,21 +217,13 @@ mod tests {
     }
 
     /// Stands in for the command `run`.
-    /// Another process writes the script. While this one had it open for writing, a test beside
-    /// could fork and keep it so, and the kernel would refuse to start it (ETXTBSY).
     fn starter(says: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("starter");
-        let script = format!(
+        let text = format!(
             "#!/bin/sh\necho '{says}' >&2\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n"
         );
-        let mut writer = std::process::Command::new("sh");
-        writer.args([
-            "-c",
-            "printf %s \"$0\" >\"$1\" && chmod 755 \"$1\"",
-            &script,
-        ]);
-        assert!(writer.arg(&path).status().unwrap().success());
+        script(&path, &text);
         (folder, path)
     }
 

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use text::text;
 use wideleaf_fill::{Geometry, Text, narrow};
+use wideleaf_kit::script::script;
 
 const M: u64 = 1 << 20;
 /// Of the text, all in whole blocks.
@@ -321,7 +322,6 @@ fn bad_input_is_named_and_the_rest_is_done() {
 /// podman's and docker's answer, from a stand-in; the layers are folders of the test's.
 #[test]
 fn an_image_is_its_layers() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let (layer, tool) = (folder.path().join("layer"), folder.path().join("podman"));
     fs::create_dir(&layer).unwrap();
@@ -330,11 +330,10 @@ fn an_image_is_its_layers() {
         r#"[{{"GraphDriver":{{"Name":"overlay","Data":{{"UpperDir":"{}"}}}}}}]"#,
         layer.display()
     );
-    let script = format!(
+    let answers = format!(
         "#!/bin/sh\n[ \"$4\" = here ] || {{ echo no image $4 >&2; exit 125; }}\necho '{answer}'\n"
     );
-    fs::write(&tool, script).unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&tool, &answers);
     let image = |name: &str| {
         let mut command = fill(&["--dry-run", "--json", "--image", name]);
         command.env("PATH", folder.path()).output().unwrap()
@@ -347,9 +346,9 @@ fn an_image_is_its_layers() {
         said.contains("no image elsewhere; get the image by `podman pull elsewhere`, or name"),
         "{said}"
     );
-    let script = "#!/bin/sh\necho Cannot connect to the Docker daemon >&2; exit 1\n";
+    let refuses = "#!/bin/sh\necho Cannot connect to the Docker daemon >&2; exit 1\n";
     fs::rename(&tool, folder.path().join("docker")).unwrap();
-    fs::write(folder.path().join("docker"), script).unwrap();
+    script(&folder.path().join("docker"), refuses);
     let said = text(&image("here").stderr);
     assert!(
         said.contains("Cannot connect to the Docker daemon; start the daemon, or name"),

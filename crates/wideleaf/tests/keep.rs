@@ -17,11 +17,11 @@ use image::{ET_EXEC, Image, R, X, load};
 use kill::killed_after;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use text::text;
 use wideleaf_fill::{Geometry, Text, narrow};
+use wideleaf_kit::script::script;
 
 const M: u64 = 1 << 20;
 
@@ -457,8 +457,7 @@ fn a_drop_in_for_a_service_is_shown_then_written_then_gone_with_its_folder() {
 fn drop_in_by_itself(systemd_says: &str) -> Option<String> {
     let (root, tools) = (root(), tempfile::tempdir().unwrap());
     let tool = tools.path().join("systemctl");
-    fs::write(&tool, format!("#!/bin/sh\necho {systemd_says}\n")).unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&tool, &format!("#!/bin/sh\necho {systemd_says}\n"));
     let mut command = enable(root.path(), &WITH_DROP_IN[..3]);
     let path = format!("{}:/usr/bin:/bin", tools.path().display());
     assert!(command.env("PATH", path).status().unwrap().success());

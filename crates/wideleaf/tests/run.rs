@@ -25,6 +25,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use text::text;
 use unshared::{both, unshared};
+use wideleaf_kit::script::script;
 
 const M: u64 = 1 << 20;
 const WIDELEAF: &str = env!("CARGO_BIN_EXE_wideleaf");
@@ -129,19 +130,18 @@ fn closed_streams_and_ignored_signals_are_what_they_were() {
 #[test]
 fn what_cannot_be_helped_runs_and_says_why() {
     let dir = tempfile::tempdir().unwrap();
-    let file = |name: &str, text: &str, mode: u32| {
+    let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        script(&path, text);
         path.to_str().unwrap().to_owned()
     };
     let cases = [
         (
-            file("script", "#!/bin/sh\necho ran\n", 0o755),
+            file("script", "#!/bin/sh\necho ran\n"),
             "is a script, or no ELF program; it runs as it is: name the interpreter of a script by \
              --with, as --with python3",
         ),
-        (file("nameless", "echo ran\n", 0o755), "is a script"),
+        (file("nameless", "echo ran\n"), "is a script"),
     ];
     for (program, why) in cases {
         let output = under(&[], &[&program]).output().unwrap();
@@ -164,9 +164,11 @@ fn what_cannot_be_helped_runs_and_says_why() {
     assert_eq!(missing.status.code(), Some(127));
     assert!(text(&missing.stderr).contains("No such file"));
     let folder = dir.path().to_str().unwrap();
+    let unfit = dir.path().join("unfit");
+    fs::write(&unfit, "x").unwrap();
     let no_program = [
         (
-            file("unfit", "x", 0o644),
+            unfit.to_str().unwrap().to_owned(),
             "unfit: is not executable: chmod +x makes it so",
         ),
         (folder.to_owned(), ": is a directory: name a program"),
@@ -648,12 +650,10 @@ fn programs_that_the_command_starts_share_a_copy() {
     let dir = open_dir();
     let path = toucher(dir.path());
     let name = path.to_str().unwrap();
-    let script = dir.path().join("make");
-    fs::write(&script, format!("#!/bin/sh\n{name} & {name} & wait\n")).unwrap();
-    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
-    let script = script.to_str().unwrap();
+    let make = dir.path().join("make");
+    script(&make, &format!("#!/bin/sh\n{name} & {name} & wait\n"));
     let options = ["--verbose", "--means", "namespace", "--with", name];
-    let mut run = under(&options, &[script]);
+    let mut run = under(&options, &[make.to_str().unwrap()]);
     let mut child = run.stderr(Stdio::piped()).spawn().unwrap();
     let started = || -> Vec<u32> {
         let pids = fs::read_dir("/proc").unwrap().flatten();

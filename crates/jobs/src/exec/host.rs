@@ -209,7 +209,7 @@ impl Job for Exec {
     }
 }
 
-/// What scarce memory made of both phases, but for what `shown` has of them already.
+/// The rows of scarce memory, for both phases, that `shown` lacks.
 fn scarce_rows(measured: &Measured<'_, Exec>, shown: &[Row]) -> Vec<Row> {
     let mut rows = Vec::new();
     for phase in ["cold", "random"] {

@@ -88,37 +88,23 @@ fn parse_version(text: &str) -> Option<((u32, u32), String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use wideleaf_kit::script::script;
 
     /// A shell script that answers like a QEMU.
     fn fake(version: &str, log: &str, machines: &str) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("qemu");
-        let script = format!(
+        let text = format!(
             "#!/bin/sh\ncase $1 in\n--version) echo 'QEMU emulator version {version} (x)';;\n\
              -d) echo '{log}';;\n-M) echo '{machines}';;\nesac\n"
         );
-        std::fs::write(&path, script).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        script(&path, &text);
         (dir, path)
-    }
-
-    /// The child that another thread forks holds a script open for writing until it executes a
-    /// program of its own.
-    fn probe(path: &Path) -> Result<Qemu> {
-        loop {
-            match Qemu::probe(path, Arch::Arm64) {
-                Err(error) if format!("{error:#}").contains("Text file busy") => {
-                    std::thread::yield_now();
-                }
-                probed => return probed,
-            }
-        }
     }
 
     fn refusal(version: &str, log: &str, machines: &str) -> String {
         let (_dir, path) = fake(version, log, machines);
-        format!("{:#}", probe(&path).unwrap_err())
+        format!("{:#}", Qemu::probe(&path, Arch::Arm64).unwrap_err())
     }
 
     const PLUGIN: &str = "plugin          output from TCG plugins";
@@ -126,7 +112,7 @@ mod tests {
     #[test]
     fn a_good_qemu_passes() {
         let (_dir, path) = fake("10.0.2", PLUGIN, "virt     QEMU 10.0 ARM Virtual Machine");
-        assert_eq!(probe(&path).unwrap().version, "10.0.2");
+        assert_eq!(Qemu::probe(&path, Arch::Arm64).unwrap().version, "10.0.2");
     }
 
     #[test]
