@@ -40,11 +40,19 @@ pub enum Lists {
     Private(Private),
 }
 
+/// Lists are of these.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Packages,
+    Sources,
+}
+
 /// Lists of our own.
 #[derive(Clone, Debug)]
 pub struct Private {
     dir: PathBuf,
     suites: &'static [Suite],
+    kind: Kind,
     /// An architecture to which nothing is installed: apt then resolves as
     /// for an empty machine of that kind. `None`: the host as it is.
     bare: Option<Arch>,
@@ -56,6 +64,17 @@ impl Lists {
         Self::Private(Private {
             dir: root.join("apt").join(name),
             suites,
+            kind: Kind::Packages,
+            bare: None,
+        })
+    }
+
+    /// The lists of the source packages of the guest's user land.
+    pub fn sources(root: &Path) -> Self {
+        Self::Private(Private {
+            dir: root.join("apt").join(format!("{USERLAND}-source")),
+            suites: &[(MAIN, USERLAND)],
+            kind: Kind::Sources,
             bare: None,
         })
     }
@@ -65,6 +84,7 @@ impl Lists {
         Self::Private(Private {
             dir: root.join("apt").join(format!("{name}-{arch}")),
             suites,
+            kind: Kind::Packages,
             bare: Some(arch),
         })
     }
@@ -74,6 +94,7 @@ impl Lists {
         Self::Private(Private {
             dir: root.join("apt").join(format!("{USERLAND}-{arch}")),
             suites: &[(MAIN, USERLAND)],
+            kind: Kind::Packages,
             bare: Some(arch),
         })
     }
@@ -85,7 +106,10 @@ impl Lists {
     ///
     /// If apt cannot get them, or Debian's keys are missing.
     pub fn update(&self, force: bool) -> Result<()> {
-        let Self::Private(Private { dir, suites, .. }) = self else {
+        let Self::Private(Private {
+            dir, suites, kind, ..
+        }) = self
+        else {
             return Ok(());
         };
         let stamp = dir.join("updated");
@@ -98,7 +122,7 @@ impl Lists {
         }
         fs::write(
             dir.join("sources.list"),
-            sources(suites, &keyrings(Path::new(KEYRINGS))?),
+            sources(*kind, suites, &keyrings(Path::new(KEYRINGS))?),
         )?;
         // Of the machine on which nothing is installed.
         fs::write(dir.join("status"), "")?;
@@ -142,17 +166,9 @@ impl Lists {
     pub fn resolve(&self, packages: &[&str]) -> Result<Vec<String>> {
         let mut install = self.install(packages);
         install.arg("--print-uris");
-        let mut files: Vec<_> = tool::stdout(&mut install)?
-            .lines()
-            .filter_map(|line| {
-                line.strip_prefix('\'')?
-                    .split("' ")
-                    .nth(1)?
-                    .split(' ')
-                    .next()
-            })
-            .map(str::to_string)
-            .collect();
+        let said = tool::stdout(&mut install)?;
+        let name = |file: &str| file.split(' ').next().map(String::from);
+        let mut files: Vec<_> = files(&said).filter_map(name).collect();
         files.sort();
         if files.is_empty() {
             bail!("apt-get: nothing to install for {}", packages.join(" "));
@@ -172,6 +188,31 @@ impl Lists {
         run(&mut install)?;
         fs::remove_dir_all(into.join("partial"))?;
         Ok(fs::remove_file(into.join("lock"))?)
+    }
+
+    /// The upstream sources of a source package: name, bytes and hash of its file, as apt tells them.
+    ///
+    /// # Errors
+    ///
+    /// If these lists have no such package, or its sources are of more than one file.
+    pub fn source(&self, package: &str) -> Result<String> {
+        let said = tool::stdout(self.get_source(package).arg("--print-uris"))?;
+        let mut files = files(&said);
+        match (files.next(), files.next()) {
+            (Some(file), None) => Ok(file.into()),
+            _ => bail!("{package}: a source package of one file is wanted; apt-get says: {said}"),
+        }
+    }
+
+    /// Downloads what [`Lists::source`] names into the folder `into`.
+    pub fn download_source(&self, package: &str, into: &Path) -> Result<()> {
+        run(self.get_source(package).current_dir(into))
+    }
+
+    fn get_source(&self, package: &str) -> Command {
+        let mut get = self.apt("apt-get");
+        get.args(["-q", "source", "--download-only", "--tar-only", package]);
+        get
     }
 
     fn install(&self, packages: &[&str]) -> Command {
@@ -252,10 +293,20 @@ const fn debian_name(arch: Arch) -> &'static str {
     }
 }
 
-fn sources(suites: &[Suite], keyrings: &[PathBuf]) -> String {
+/// Of what apt-get says with `--print-uris`, all but the addresses: names, bytes and hashes.
+fn files(said: &str) -> impl Iterator<Item = &str> {
+    let lines = said.lines();
+    lines.filter_map(|line| Some(line.strip_prefix('\'')?.split_once("' ")?.1))
+}
+
+fn sources(kind: Kind, suites: &[Suite], keyrings: &[PathBuf]) -> String {
     let keys: Vec<_> = keyrings.iter().map(|k| k.display().to_string()).collect();
-    let options = format!("[signed-by={} target=Packages]", keys.join(","));
-    let line = |(uri, suite): &Suite| format!("deb {options} {uri} {suite} main\n");
+    let (deb, target) = match kind {
+        Kind::Packages => ("deb", "Packages"),
+        Kind::Sources => ("deb-src", "Sources"),
+    };
+    let options = format!("[signed-by={} target={target}]", keys.join(","));
+    let line = |(uri, suite): &Suite| format!("{deb} {options} {uri} {suite} main\n");
     suites.iter().map(line).collect()
 }
 
@@ -340,12 +391,22 @@ mod tests {
     #[test]
     fn every_suite_is_signed_by_debians_keys() {
         let suites = [(MAIN, "trixie"), (SECURITY, "trixie-security")];
-        let text = sources(&suites, &["/k/a.gpg".into(), "/k/b.gpg".into()]);
-        assert_eq!(text.lines().count(), suites.len());
-        for line in text.lines() {
-            assert!(line.contains("signed-by=/k/a.gpg,/k/b.gpg"), "{line}");
-            assert!(!line.contains("trusted"), "{line}");
+        for kind in [Kind::Packages, Kind::Sources] {
+            let text = sources(kind, &suites, &["/k/a.gpg".into(), "/k/b.gpg".into()]);
+            assert_eq!(text.lines().count(), suites.len());
+            for line in text.lines() {
+                assert!(line.contains("signed-by=/k/a.gpg,/k/b.gpg"), "{line}");
+                assert!(!line.contains("trusted"), "{line}");
+            }
         }
+    }
+
+    #[test]
+    fn files_are_what_follows_an_address() {
+        let said = "Reading package lists...\nNOTICE: 'a' is in git\n\
+                    'http://d/a_1.orig.tar.gz' a_1.orig.tar.gz 12 SHA256:ab\n";
+        let found: Vec<_> = files(said).collect();
+        assert_eq!(found, ["a_1.orig.tar.gz 12 SHA256:ab"]);
     }
 
     #[test]

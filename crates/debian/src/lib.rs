@@ -5,5 +5,7 @@
 
 pub mod apt;
 mod packages;
+mod source;
 
 pub use packages::{Packages, libraries};
+pub use source::source_file;

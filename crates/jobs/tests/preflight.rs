@@ -133,7 +133,7 @@ fn jobs_with_a_user_land_ask_for_its_compiler_and_linker() {
     elf[18] = 62;
     elf[20] = 1;
     fs::write(folder.join("guest"), elf).unwrap();
-    let gcc = format!("{}gcc", wideleaf_kbuild::cross(ARCH));
+    let gcc = format!("{}gcc", wideleaf_kbuild::toolchain::cross(ARCH));
     for job in ["program", "entropy"] {
         program(folder, &gcc, "");
         let text = preflight(job, folder);

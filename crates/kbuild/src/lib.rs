@@ -42,7 +42,7 @@ mod stack;
 mod step;
 #[cfg(test)]
 mod testing;
-mod toolchain;
+pub mod toolchain;
 mod variant;
 mod worktree;
 
@@ -57,7 +57,6 @@ pub use make::Interrupted;
 pub use spec::{Kernel, Spec};
 pub use stack::Stack;
 pub use step::Step;
-pub use toolchain::cross;
 pub use variant::{SeriesName, Variant};
 pub use wideleaf_kit::arch::{Arch, PageSize, Unknown};
 pub use worktree::WorkTree;

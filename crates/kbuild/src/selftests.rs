@@ -60,9 +60,8 @@ const PACKAGES: [&str; 6] = [
 /// What the runner needs of them: where it is, and its name in the entry.
 const TOOLS: [(&str, &str); 2] = [("bin/bash-static", "bash"), ("bin/busybox", "busybox")];
 
-/// Not every rule of the tests' Makefile takes LDFLAGS. And the khugepaged.c
-/// of 6.12.117 forgets kselftest.h: it does not compile without this line of it.
-const OPTIONS: &str = "-static -DKSFT_SKIP=4";
+/// The khugepaged.c of 6.12.117 forgets kselftest.h: it does not compile without this line of it.
+const OPTION: &str = "-DKSFT_SKIP=4";
 
 /// Bytes that a copy of the tree's parts and the programs take.
 const SPACE: u64 = 1 << 30;
@@ -141,20 +140,11 @@ fn parts(arch: Arch) -> Vec<&'static str> {
     PARTS.into_iter().chain([folder]).collect()
 }
 
-/// A compiler that finds the libraries below `root` before the host's, which
-/// gcc looks for beside itself whatever the sysroot. A program by itself,
-/// because the tests' Makefile takes its name apart where it may.
+/// A program by itself, because the tests' Makefile takes the compiler's name apart where it may.
+/// It links statically, for not every rule there takes LDFLAGS.
 fn write_compiler(path: &Path, arch: Arch, root: &Path) -> Result<()> {
-    let gcc = format!("{}gcc", toolchain::cross(arch));
-    let libraries = wideleaf_debian::libraries(root, arch);
-    fs::write(
-        path,
-        format!(
-            "#!/bin/sh\nexec {gcc} --sysroot={} -B{}/ {OPTIONS} \"$@\"\n",
-            root.display(),
-            libraries.display()
-        ),
-    )?;
+    let gcc = toolchain::static_compiler(arch, root).join(" ");
+    fs::write(path, format!("#!/bin/sh\nexec {gcc} {OPTION} \"$@\"\n"))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 use crate::Arch;
 use anyhow::Result;
+use std::path::Path;
 use std::process::Command;
 use wideleaf_kit::tool;
 
@@ -15,8 +16,21 @@ pub fn cross(arch: Arch) -> &'static str {
     }
 }
 
+/// A compiler for static programs of `arch`, and its options. Debian's packages with the C library
+/// were unpacked below `root`, where it looks before the host's, which gcc finds beside itself
+/// whatever the sysroot.
+pub fn static_compiler(arch: Arch, root: &Path) -> [String; 4] {
+    let libraries = wideleaf_debian::libraries(root, arch);
+    [
+        format!("{}gcc", cross(arch)),
+        format!("--sysroot={}", root.display()),
+        format!("-B{}/", libraries.display()),
+        "-static".into(),
+    ]
+}
+
 /// What the compiler and linker for `arch` say they are.
-pub(crate) fn compiler(arch: Arch) -> Result<String> {
+pub fn compiler(arch: Arch) -> Result<String> {
     let version = |tool: &str| {
         let text = tool::stdout(Command::new(format!("{}{tool}", cross(arch))).arg("--version"))?;
         anyhow::Ok(text.lines().next().unwrap_or_default().to_string())

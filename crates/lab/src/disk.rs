@@ -2,8 +2,10 @@
 //! What a job's disk holds, and who makes each kind.
 
 mod aligned;
+pub mod built;
 pub mod crates_io;
 mod debian;
+pub mod debian_source;
 pub mod filesystem;
 pub mod image;
 pub mod installed;

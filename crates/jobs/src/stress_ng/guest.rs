@@ -3,7 +3,7 @@
 
 use super::stage::{self, Stage, end_of};
 use super::text::Text;
-use super::{NAME, Program, Report, Stressed, Stressor, Task, fsx};
+use super::{NAME, Program, Report, Stressed, Stressor, Task, again};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -97,7 +97,7 @@ fn run(stage: &mut Stage<'_>, stressor: &Stressor) -> Result<Stressed> {
     let name = &stressor.name;
     let stressed = match &stressor.program {
         Program::StressNg(options) => stress(stage, name, &folder, options)?,
-        Program::Fsx(configuration) => fsx::run(stage, name, &folder, configuration)?,
+        other => again::run(stage, name, &folder, other)?,
     };
     stage.end_all(&stage.group)?;
     fs::remove_dir_all(&files).with_context(|| files.clone())?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Options, figures and table.
 
-use super::sets::{self, FSX, MEMORY, SWAP};
+use super::sets::{self, MEMORY, SWAP};
 use super::{End, NAME, Report, Set, Stressed, Task};
 use crate::kit::deviations::{Deviation, Deviations, Ending, Endings, deviations};
 use anyhow::{Result, bail, ensure};
@@ -105,7 +105,10 @@ impl Job for StressNg {
                 "stress-ng --set files --fs ext4",
                 "stress-ng --stressors mremap,madvise,swap --seconds 60 --extra debug",
             ],
-            ..Facts::new(NAME, "stress-ng and fsx beside text that is executed")
+            ..Facts::new(
+                NAME,
+                "stress-ng, fsx and fsstress beside text that is executed",
+            )
         }
     }
 
@@ -127,10 +130,9 @@ impl Job for StressNg {
                 false => HUNG_SLOW_S,
             },
         };
-        let fsx = task.stressors.iter().any(|one| one.name == FSX.name);
         let install = Install {
             packages: vec![NAME.into()],
-            programs: fsx.then_some(FSX).into_iter().collect(),
+            programs: sets::built(&task.stressors),
             room: Room {
                 bytes: ROOM + SWAP,
                 files: FILES,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Debian's stress-ng and fsx, a stressor at a time, beside text of the same file system that is executed
-//! and replaced.
+//! Debian's stress-ng, fsx and fsstress, a stressor at a time, beside text of the same file system
+//! that is executed and replaced.
 
 #[cfg(feature = "guest")]
-mod fsx;
+mod again;
 #[cfg(feature = "guest")]
 pub mod guest;
 #[cfg(feature = "host")]
@@ -70,6 +70,8 @@ pub enum Program {
     StressNg(String),
     /// fsx, with its configuration (TOML).
     Fsx(String),
+    /// fsstress.
+    Fsstress,
 }
 
 /// The guest's answer.
@@ -89,7 +91,7 @@ pub struct Stressed {
     pub name: String,
     /// How its program ended.
     pub end: End,
-    /// Its operations, of all instances: stress-ng's bogo operations, or fsx's.
+    /// Its operations, of all instances: stress-ng's bogo operations, or those of fsx and fsstress.
     pub operations: u64,
     /// Both ends of its output if it was no success, else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]

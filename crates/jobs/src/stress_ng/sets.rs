@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The stressors: names and options are stress-ng's own (its manual, version 0.19), but for fsx's.
+//! The stressors: names and options are stress-ng's own (its manual, version 0.19), but for those of fsx
+//! and fsstress.
 //!
 //! Sizes are such that no stressor takes all memory and swap: the guest has [`MEMORY`] and
 //! [`SWAP`], and an OOM kill fails a run. Those that cannot be bounded (`resources`, `mmapcow`) are
 //! left out, one that ends on no kernel here (`metamix`), and those that need a device or a network.
 
 use super::{Program, Set, Stressor};
+use wideleaf_lab::disk::built::Built;
 use wideleaf_lab::disk::crates_io::CrateProgram;
+use wideleaf_lab::disk::debian_source::SourceProgram;
 
 /// Memory of the guest in bytes.
 pub const MEMORY: u64 = 768 << 20;
@@ -80,7 +83,8 @@ const ALL: &[Line] = &[
     (Set::Files, "file-ioctl", ""),
     (Set::Files, "flock", ""),
     (Set::Files, "fpunch", ""),
-    (Set::Files, FSX.name, ""),
+    (Set::Files, FSSTRESS.name(), ""),
+    (Set::Files, FSX.name(), ""),
     (Set::Files, "hdd", "--hdd-bytes 64M"),
     (Set::Files, "iomix", "--iomix-bytes 64M"),
     (Set::Files, "link", ""),
@@ -106,10 +110,17 @@ const NEEDS: [(&str, &str, Option<&str>); 2] = [
 ];
 
 /// fsx, which Debian does not have.
-pub const FSX: CrateProgram = CrateProgram {
+const FSX: Built = Built::Crate(CrateProgram {
     name: "fsx",
     version: "0.3.2",
-};
+});
+
+/// fsstress, without what it does on XFS alone.
+const FSSTRESS: Built = Built::Source(SourceProgram {
+    name: "fsstress",
+    package: "e2fsprogs",
+    path: "contrib/fsstress.c",
+});
 
 /// Of fsx: a file holds up to four blocks of 2M. fsx writes nothing back after a write to a mapping,
 /// so the next operation meets dirty entries.
@@ -162,12 +173,20 @@ pub fn needs(
     needed.map(|(_, fragment, parameter)| (*fragment, *parameter))
 }
 
+/// The programs of these that are not stress-ng's.
+pub fn built(stressors: &[Stressor]) -> Vec<Built> {
+    let asked = |one: &Built| stressors.iter().any(|stressor| stressor.name == one.name());
+    [FSX, FSSTRESS].into_iter().filter(asked).collect()
+}
+
 fn stressor((_, name, options): &Line) -> Stressor {
+    let program = match *name {
+        name if name == FSX.name() => Program::Fsx(FSX_CONFIGURATION.into()),
+        name if name == FSSTRESS.name() => Program::Fsstress,
+        _ => Program::StressNg((*options).into()),
+    };
     Stressor {
         name: (*name).into(),
-        program: match *name == FSX.name {
-            true => Program::Fsx(FSX_CONFIGURATION.into()),
-            false => Program::StressNg((*options).into()),
-        },
+        program,
     }
 }

@@ -3,7 +3,7 @@
 //! own. Nothing is configured: no maintainer script runs. The users, groups and folders that scripts
 //! would make, and that programs miss, are made here.
 
-use crate::disk::crates_io::CrateProgram;
+use crate::disk::built::Built;
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image::Room;
 use crate::disk::packaged::Packaged;
@@ -52,8 +52,8 @@ const USERS: &[(&str, &str)] = &[
 pub struct Install {
     /// Packages of Debian; apt adds what these depend on.
     pub packages: Vec<String>,
-    /// Programs of crates.io, which get into `/usr/bin`.
-    pub programs: Vec<CrateProgram>,
+    /// Programs that Debian's packages lack, which get into `/usr/bin`.
+    pub programs: Vec<Built>,
     /// Files of `/wideleaf` by name, with their texts.
     pub files: BTreeMap<String, String>,
     /// Files and folders of the packages that are left out, as paths without the first slash.
@@ -80,7 +80,7 @@ impl Installed<'_> {
     ///
     /// # Errors
     ///
-    /// If packages cannot be had, a path to be left out is in none of them, or mkfs is missing or
+    /// If packages or programs cannot be had, a path to be left out is in none of them, or mkfs is missing or
     /// fails.
     pub fn ensure(&self, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
         let Install {
@@ -90,8 +90,13 @@ impl Installed<'_> {
             ..
         } = self.install;
         let mut key = self.install.key().field("layout", LAYOUT);
-        if !programs.is_empty() {
-            key = key.field("programs", format!("{programs:?}"));
+        let built = programs.iter().map(|program| {
+            let path = program.ensure(self.arch, cache, observer)?;
+            Ok((program.name(), path))
+        });
+        let built = built.collect::<Result<Vec<_>>>()?;
+        for (name, path) in &built {
+            key = key.file(format!("program {name}"), path)?;
         }
         let disk = Packaged {
             kind: KIND,
@@ -104,10 +109,9 @@ impl Installed<'_> {
         };
         let furnish = |root: &Path| {
             self.install.furnish(root)?;
-            for program in programs {
-                let built = program.ensure(self.arch, cache, observer)?;
-                let place = root.join("usr/bin").join(program.name);
-                fs::copy(built, &place).with_context(|| place.display().to_string())?;
+            for (name, path) in &built {
+                let place = root.join("usr/bin").join(name);
+                fs::copy(path, &place).with_context(|| place.display().to_string())?;
             }
             Ok(())
         };

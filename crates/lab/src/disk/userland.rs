@@ -85,7 +85,7 @@ struct Makers {
 
 impl Makers {
     fn find(userland: &Userland) -> Result<Self> {
-        let compiler = format!("{}gcc", wideleaf_kbuild::cross(userland.arch));
+        let compiler = format!("{}gcc", wideleaf_kbuild::toolchain::cross(userland.arch));
         Ok(Self {
             mkfs: userland.filesystem.mkfs()?,
             compiler: wideleaf_kit::tool::find(&compiler).with_context(|| {
