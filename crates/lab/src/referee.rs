@@ -5,7 +5,7 @@ use crate::results::{Comparison, Verdict};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use wideleaf_kbuild::Variant;
-use wideleaf_tlb::referee::finding::{Finding, Findings, Place};
+use wideleaf_tlb::referee::finding::{Code, Finding, Findings};
 use wideleaf_tlb::report::Report;
 
 /// Functions by address, of a kernel's `System.map`, and lines of its source.
@@ -131,8 +131,10 @@ impl Symbols {
     pub fn apply(&self, findings: &mut Findings) {
         for finding in &mut findings.list {
             for place in [&mut finding.change, &mut finding.usage] {
-                place.symbol = self.name(place.pc);
-                place.line = self.lines.as_ref().and_then(|lines| lines.line(place.pc));
+                for code in place.callers.iter_mut().chain([&mut place.code]) {
+                    code.symbol = self.name(code.pc);
+                    code.line = self.lines.as_ref().and_then(|lines| lines.line(code.pc));
+                }
             }
         }
     }
@@ -197,7 +199,7 @@ pub fn told(kernel: &str, findings: &Findings) -> Vec<String> {
 /// A finding, as lines.
 pub fn describe(f: &Finding) -> Vec<String> {
     let space = f.asid.map_or(String::new(), |asid| format!(" asid {asid}"));
-    vec![
+    let mut lines = vec![
         format!(
             "    {} at {:#x}{space}, {} times",
             f.kind.name(),
@@ -206,17 +208,34 @@ pub fn describe(f: &Finding) -> Vec<String> {
         ),
         format!("      old  {}", f.old),
         format!("      new  {}", f.new),
-        format!("      changed  {}", place(&f.change)),
-        format!("      used     {}", place(&f.usage)),
-    ]
+    ];
+    for (verb, place) in [("changed", &f.change), ("used", &f.usage)] {
+        lines.push(format!(
+            "      {verb:7}  CPU {} at {}",
+            place.cpu,
+            full(&place.code)
+        ));
+        if !place.callers.is_empty() {
+            let callers: Vec<_> = place.callers.iter().map(short).collect();
+            lines.push(format!("        called by {}", callers.join(" < ")));
+        }
+    }
+    lines
 }
 
-fn place(p: &Place) -> String {
-    let name = p.symbol.as_ref();
+/// An instruction by all that is known of it.
+fn full(code: &Code) -> String {
+    let name = code.symbol.as_ref();
     let name = name.map_or(String::new(), |name| format!(" {name}"));
-    let line = p.line.as_ref();
+    let line = code.line.as_ref();
     let line = line.map_or(String::new(), |line| format!(" ({line})"));
-    format!("CPU {} at {:#x}{name}{line}", p.cpu, p.pc)
+    format!("{:#x}{name}{line}", code.pc)
+}
+
+/// By its name, if it has one.
+fn short(code: &Code) -> String {
+    let name = code.symbol.clone();
+    name.unwrap_or_else(|| format!("{:#x}", code.pc))
 }
 
 /// Nothing is to be found.
@@ -243,7 +262,7 @@ pub fn verdicts(comparison: &Comparison) -> Vec<Verdict> {
 mod tests {
     use super::*;
     use crate::sample::comparison;
-    use wideleaf_tlb::referee::finding::Kind;
+    use wideleaf_tlb::referee::finding::{Kind, Place};
 
     const MAP: &str = "\
 ffff800080010000 T _stext
@@ -329,10 +348,10 @@ ffff800080020000 D jiffies
     }
 
     fn found() -> Findings {
-        let place = |pc| Place {
+        let place = |pc, callers: &[u64]| Place {
             cpu: 0,
-            pc,
-            ..Place::default()
+            code: Code::at(pc),
+            callers: callers.iter().map(|pc| Code::at(*pc)).collect(),
         };
         Findings {
             list: vec![Finding {
@@ -341,8 +360,11 @@ ffff800080020000 D jiffies
                 asid: Some(3),
                 old: "64K at 0x1".into(),
                 new: "64K at 0x2".into(),
-                change: place(0xffff_8000_8001_0108),
-                usage: place(0x40_0000),
+                change: place(
+                    0xffff_8000_8001_0108,
+                    &[0xffff_8000_8001_0010, 0xffff_8100_0000_0000],
+                ),
+                usage: place(0x40_0000, &[]),
                 count: 2,
             }],
             table_writes: 7,
@@ -359,7 +381,8 @@ ffff800080020000 D jiffies
         let text = lines(&c).join("\n");
         for part in [
             "no-flush at 0x10000 asid 3, 2 times",
-            "zap_pte_range+0x8",
+            "  changed  CPU 0 at 0xffff800080010108 zap_pte_range+0x8\n        \
+             called by _stext+0x10 < 0xffff810000000000\n      used     CPU 0 at 0x400000",
             "64K at 0x2",
             "7 page-table writes",
         ] {

@@ -46,6 +46,7 @@
 
 mod args;
 mod callbacks;
+mod callers;
 mod disk;
 mod event;
 mod ffi;

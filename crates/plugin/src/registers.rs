@@ -34,7 +34,8 @@ const X86_GENERAL: [&str; 16] = [
     "r14", "r15",
 ];
 
-/// arm64's register with the return address.
+/// arm64's registers with the frame record's address and the return address.
+const FRAME: u8 = 29;
 const LINK: u8 = 30;
 
 /// Registers 0, 1, 2 of the coverage request on x86: rdi, rsi, rdx.
@@ -136,6 +137,11 @@ impl Registers {
     /// memory.
     pub fn return_address(&mut self) -> Option<u64> {
         (self.arch == Arch::Arm64).then(|| self.general(LINK))
+    }
+
+    /// Where the frame record of the function is that runs. arm64 only: Linux on x86 keeps none.
+    pub fn frame(&mut self) -> Option<u64> {
+        (self.arch == Arch::Arm64).then(|| self.general(FRAME))
     }
 
     /// x86: the stack pointer, if it is the kernel's.

@@ -83,6 +83,11 @@ pub fn block(plugin: &Plugin, tb: *mut sys::qemu_plugin_tb) {
             .collect()
     };
     pages(plugin, &insns);
+    // The referee asks who called the function that stores.
+    let at_access = match plugin.referee {
+        Some(_) => QEMU_PLUGIN_CB_R_REGS,
+        None => QEMU_PLUGIN_CB_NO_REGS,
+    };
     for insn in &insns {
         if let Some(event) = insn.event {
             let data = plugin.intern(event) as *const Event as *mut c_void;
@@ -103,7 +108,7 @@ pub fn block(plugin: &Plugin, tb: *mut sys::qemu_plugin_tb) {
                 sys::qemu_plugin_register_vcpu_mem_cb(
                     insn.handle,
                     Some(callbacks::on_access),
-                    QEMU_PLUGIN_CB_NO_REGS,
+                    at_access,
                     QEMU_PLUGIN_MEM_RW,
                     insn.va as *mut c_void,
                 );

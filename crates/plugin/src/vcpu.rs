@@ -211,9 +211,9 @@ impl Vcpu {
     /// its instruction was when it was translated.
     pub fn watch_access(&mut self, watch: &Watch, info: qemu_plugin_meminfo_t, va: u64, pc: u64) {
         let pc = self.fetched & !0xfff | pc & 0xfff;
-        let user = self.core.mode() == Mode::User;
+        let (core, registers) = (&self.core, &mut self.registers);
         self.watched
-            .access(watch, self.index, &self.core, info, (va, pc), user);
+            .access(watch, self.index, core, registers, info, (va, pc));
     }
 
     /// See the crate's documentation for the rule. Bit 63 tells the halves of

@@ -16,6 +16,7 @@
 //! seen when the kernel's handler reads FAR_EL1.
 
 use crate::args::Args;
+use crate::callers::callers;
 use crate::ffi::{self, sys};
 use crate::ram::Ram;
 use crate::registers::Registers;
@@ -26,8 +27,8 @@ use wideleaf_tlb::insn_arm64::Event;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::{Core, Mode};
 use wideleaf_tlb::referee::finding::Findings;
-use wideleaf_tlb::referee::{Access, At, Flush, Referee, Regime};
-use wideleaf_tlb::walk::Walk;
+use wideleaf_tlb::referee::{Access, At, Callers, Flush, Referee, Regime};
+use wideleaf_tlb::walk::{PhysMem, Walk};
 
 /// The referee, shared by all vCPUs.
 pub struct Watch {
@@ -113,12 +114,24 @@ const STACK: u64 = 16 << 10;
 
 type TheCore = Core<&'static Ram>;
 
+/// The callers of the function that runs; none are known on x86.
+fn callers_of(core: &TheCore, registers: &mut Registers) -> Callers {
+    let read = |va| match core.mmu().walk(core.mem(), va) {
+        Walk::Found(t) => core.mem().read_u64(t.pa),
+        _ => None,
+    };
+    registers
+        .frame()
+        .map_or_else(Callers::default, |frame| callers(frame, read))
+}
+
 impl Watched {
     fn at(&self, cpu: u32, pc: u64) -> At {
         At {
             cpu: cpu as usize,
             pc,
             task: self.current,
+            ..At::default()
         }
     }
 
@@ -177,11 +190,12 @@ impl Watched {
         watch: &Watch,
         cpu: u32,
         core: &TheCore,
+        registers: &mut Registers,
         info: sys::qemu_plugin_meminfo_t,
         (va, pc): (u64, u64),
-        user: bool,
     ) {
         self.settle(watch, cpu, core);
+        let user = core.mode() == Mode::User;
         // SAFETY: info is QEMU's own.
         let store = unsafe { sys::qemu_plugin_mem_is_store(info) };
         if !watch.is_quiet(cpu) {
@@ -200,7 +214,10 @@ impl Watched {
         } else {
             // SAFETY: info is QEMU's own.
             let len = 1 << unsafe { sys::qemu_plugin_mem_size_shift(info) };
-            let at = self.at(cpu, pc);
+            let at = || At {
+                callers: callers_of(core, registers),
+                ..self.at(cpu, pc)
+            };
             watch.stored(at, pa, len, core.mem());
         }
     }
@@ -215,8 +232,7 @@ impl Watched {
     /// What an instruction did that tells nobody when it is done.
     fn settle(&mut self, watch: &Watch, cpu: u32, core: &TheCore) {
         if let Some(pa) = self.zeroed.take() {
-            let at = self.at(cpu, self.pc);
-            watch.stored(at, pa, ZVA, core.mem());
+            watch.stored(|| self.at(cpu, self.pc), pa, ZVA, core.mem());
         }
     }
 
@@ -286,11 +302,11 @@ impl Watch {
         }
     }
 
-    fn stored(&self, at: At, pa: u64, len: u64, mem: &&'static Ram) {
+    fn stored(&self, at: impl FnOnce() -> At, pa: u64, len: u64, mem: &&'static Ram) {
         let mut referee = self.lock();
         // The last byte too: a store may begin before a table.
         if referee.is_table(pa) || referee.is_table(pa + len - 1) {
-            referee.stored(at, pa, len, mem);
+            referee.stored(at(), pa, len, mem);
             self.note(&referee);
         }
     }

@@ -111,7 +111,7 @@ fn spoken_of(tests: &[Test]) -> HashSet<&'static str> {
     assert_eq!(run.report.vcpus, CPUS as u32);
     let spoken = |n: usize| {
         let at = run.symbols[&format!("judged_{n}")];
-        findings.list.iter().any(|f| f.usage.pc == at)
+        findings.list.iter().any(|f| f.usage.code.pc == at)
     };
     let tests = tests.iter().enumerate();
     tests

@@ -45,7 +45,18 @@ impl Kind {
 pub struct Place {
     /// CPU.
     pub cpu: u32,
-    /// Address of the instruction.
+    /// The instruction.
+    #[serde(flatten)]
+    pub code: Code,
+    /// Where the calls return to that led there, the innermost first, as far as they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<Code>,
+}
+
+/// An instruction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Code {
+    /// Its address.
     pub pc: u64,
     /// The same in words, if the lab knows the kernel's symbols.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,6 +65,16 @@ pub struct Place {
     /// the line that calls it first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
+}
+
+impl Code {
+    /// That at `pc`, of which no more is known.
+    pub fn at(pc: u64) -> Self {
+        Self {
+            pc,
+            ..Self::default()
+        }
+    }
 }
 
 /// A broken rule, at the first of its occurrences.
@@ -103,8 +124,8 @@ impl Findings {
     pub fn add(&mut self, finding: Finding) {
         let same = |f: &&mut Finding| {
             f.kind == finding.kind
-                && f.change.pc == finding.change.pc
-                && f.usage.pc == finding.usage.pc
+                && f.change.code.pc == finding.change.code.pc
+                && f.usage.code.pc == finding.usage.code.pc
         };
         if let Some(known) = self.list.iter_mut().find(same) {
             known.count += 1;
@@ -165,7 +186,7 @@ mod tests {
             new: String::new(),
             change: Place::default(),
             usage: Place {
-                pc,
+                code: Code::at(pc),
                 ..Place::default()
             },
             count: 1,

@@ -33,7 +33,7 @@ fn speaks_with(ets2: bool, (_, first, steps, _): Test) -> bool {
     world.run("0 dsb; 0 allis; 0 dsb; 0 isb; 1 isb; 2 isb; 3 isb");
     world.run(steps);
     let list = world.findings().list;
-    list.iter().any(|f| f.usage.pc == world.accessed)
+    list.iter().any(|f| f.usage.code.pc == world.accessed)
 }
 
 #[test]

@@ -28,12 +28,12 @@ mod uses;
 use crate::mmu::Mmu;
 use crate::tlb::Invalidate;
 use crate::walk::PhysMem;
-use finding::{Finding, Findings, Kind, Place, describe};
+use finding::{Code, Finding, Findings, Kind, Place, describe};
 use format::{Desc, Shape, grant};
 use groups::{Groups, Misfit};
 pub use regime::Regime;
 use roots::{Root, Roots};
-pub use stale::{At, Flush};
+pub use stale::{At, Callers, Flush};
 use stale::{Record, Scope, Stale};
 use tables::{RootId, Tables, Way};
 
@@ -390,8 +390,13 @@ impl Referee {
     ) {
         let place = |at: At| Place {
             cpu: at.cpu as u32,
-            pc: at.pc,
-            ..Place::default()
+            code: Code::at(at.pc),
+            callers: at
+                .callers
+                .into_iter()
+                .take_while(|pc| *pc != 0)
+                .map(Code::at)
+                .collect(),
         };
         self.findings.add(Finding {
             kind,

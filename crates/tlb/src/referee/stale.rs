@@ -16,6 +16,9 @@ pub enum Scope {
     Asid(u16),
 }
 
+/// Where calls return to, the innermost first; 0 behind the last one that is known.
+pub type Callers = [u64; 6];
+
 /// Who changed a table, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct At {
@@ -25,6 +28,8 @@ pub struct At {
     pub pc: u64,
     /// What tells kernel threads of execution apart: the kernel stack.
     pub task: u64,
+    /// The callers of that code.
+    pub callers: Callers,
 }
 
 /// An old translation.
@@ -128,7 +133,7 @@ impl Flush {
     }
 }
 
-/// Old translations remembered at a time. At up to 300 bytes each, with what finds them, 600 MB.
+/// Old translations remembered at a time. At up to 350 bytes each, with what finds them, 700 MB.
 const MOST: usize = 2_000_000;
 
 /// So many keys are not worth looking through.

@@ -20,6 +20,7 @@ impl Steps {
             cpu,
             pc: self.pc,
             task: self.tasks[cpu],
+            ..At::default()
         }
     }
 }

@@ -615,7 +615,7 @@ fn findings_say_who_what_and_where() {
     let f = &findings.list[0];
     assert_eq!((f.va, f.asid, f.count), (va("x"), Some(1), 1));
     assert_eq!((f.change.cpu, f.usage.cpu), (1, 2));
-    assert!(f.change.pc < f.usage.pc && f.change.pc != 0);
+    assert!(f.change.code.pc < f.usage.code.pc && f.change.code.pc != 0);
     assert!(
         f.old.contains("4K at 0x100000") && f.old.contains("user rw"),
         "{}",

@@ -143,6 +143,7 @@ impl World {
             cpu,
             pc: self.pc,
             task: cpu as u64,
+            ..At::default()
         }
     }
 
