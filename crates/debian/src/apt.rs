@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 use wideleaf_kit::arch::Arch;
+use wideleaf_kit::events::{Event, Observer};
 use wideleaf_kit::tool;
 
 /// Private lists older than this are fetched again.
@@ -40,7 +41,7 @@ pub enum Lists {
     Private(Private),
 }
 
-/// Lists are of these.
+/// The packages that lists name: `deb` or `deb-src` in sources.list(5).
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Packages,
@@ -91,12 +92,7 @@ impl Lists {
 
     /// The lists of a user land of `arch`.
     pub fn userland(root: &Path, arch: Arch) -> Self {
-        Self::Private(Private {
-            dir: root.join("apt").join(format!("{USERLAND}-{arch}")),
-            suites: &[(MAIN, USERLAND)],
-            kind: Kind::Packages,
-            bare: Some(arch),
-        })
+        Self::of_arch(root, USERLAND, &[(MAIN, USERLAND)], arch)
     }
 
     /// Fetches private lists if they are missing or older than a day, or if
@@ -138,6 +134,16 @@ impl Lists {
         update.args(["-q", "--error-on=any", "update"]);
         run(&mut update)?;
         fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))
+    }
+
+    /// The same if they are old. If apt cannot, those that are there will do, and `observer` is told;
+    /// `what` is what they list.
+    pub fn refresh(&self, what: &str, observer: &dyn Observer) {
+        if let Err(error) = self.update(false) {
+            observer.event(Event::Note(&format!(
+                "apt cannot get new lists of {what}: going on with what is there ({error:#})"
+            )));
+        }
     }
 
     /// The version that these lists offer, if they offer one.

@@ -46,11 +46,7 @@ impl Packages {
         let lock = format!("packages-{arch}");
         let _lock = cache.lock(&lock, || observer.event(Event::Waiting(&what)))?;
         let lists = Lists::userland(cache.root(), arch);
-        if let Err(error) = lists.update(false) {
-            observer.event(Event::Note(&format!(
-                "apt cannot get new lists of {what}: going on with what is there ({error:#})"
-            )));
-        }
+        lists.refresh(&what, observer);
         let names = lists
             .resolve(wanted)
             .with_context(|| format!("{what}: {}", wanted.join(", ")))?;

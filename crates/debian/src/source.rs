@@ -28,11 +28,7 @@ pub fn source_file(
     let what = format!("sources of Debian {}", apt::USERLAND);
     let _lock = cache.lock("sources", || observer.event(Event::Waiting(&what)))?;
     let lists = Lists::sources(cache.root());
-    if let Err(error) = lists.update(false) {
-        observer.event(Event::Note(&format!(
-            "apt cannot get new lists of {what}: going on with what is there ({error:#})"
-        )));
-    }
+    lists.refresh(&what, observer);
     let archive = lists
         .source(package)
         .with_context(|| format!("{what}: {package}"))?;

@@ -9,9 +9,8 @@ use crate::committed::Figures;
 use crate::layout::Cases::{Asked, Names, Sizes, These};
 use crate::layout::Column;
 use crate::layout::Layout::{self, Cases, Grid, Machines, Origins};
-use crate::template::Template;
+use crate::template::Templates;
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// The sets of `docs/measured.toml`.
@@ -55,7 +54,7 @@ const TABLES: &[(&str, Layout)] = &[
 ];
 
 /// Those that are described by text.
-static TEMPLATES: LazyLock<Result<BTreeMap<String, Template>, toml::de::Error>> =
+static TEMPLATES: LazyLock<Result<Templates, toml::de::Error>> =
     LazyLock::new(|| toml::from_str(include_str!("tables.toml")));
 
 /// The table of this name as Markdown.
@@ -71,7 +70,7 @@ pub fn markdown(name: &str, figures: &Figures) -> Result<String> {
         (Some(sheet), None, None) => sheet.markdown(),
         (None, Some((_, layout)), None) => layout.markdown(&figures.rows),
         (None, None, Some(template)) => template
-            .markdown(&figures.rows)
+            .markdown(templates, &figures.rows)
             .with_context(|| format!("the table '{name}'"))?,
         (None, None, None) => {
             let mut known: Vec<_> = TABLES.iter().map(|(name, _)| *name).collect();

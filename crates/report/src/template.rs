@@ -21,15 +21,20 @@ use std::collections::BTreeMap;
 /// Words that a line may name with a `$` before.
 type Words = BTreeMap<String, String>;
 
+/// Tables by name.
+pub type Templates = BTreeMap<String, Template>;
+
 /// A table whose figures are filled in from rows.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
     /// The heads, between bars.
-    head: String,
+    head: Option<String>,
     /// For each of these, the last head and the last cell of each line are repeated.
     #[serde(default)]
     columns: Vec<Words>,
+    /// The table that has them both, in place of them.
+    like: Option<String>,
     /// For each of these, and each of the next list and so on, all lines are repeated.
     #[serde(default)]
     each: Vec<Vec<Words>>,
@@ -38,31 +43,45 @@ pub struct Template {
 }
 
 impl Template {
-    /// The table as Markdown.
+    /// The table as Markdown; `all` has the one that it is like.
     ///
     /// # Errors
     ///
-    /// If it names figures that no row has.
-    pub fn markdown(&self, rows: &[Row]) -> Result<String> {
+    /// If it has no heads, or names figures that no row has.
+    pub fn markdown(&self, all: &Templates, rows: &[Row]) -> Result<String> {
+        let (head, columns) = self.form(all)?;
         let mut lines = Vec::new();
         for words in choices(&self.each) {
             for line in &self.lines {
-                lines.push(self.cells(line, &words, rows)?);
+                lines.push(cells(line, columns, &words, rows)?);
             }
         }
-        let mut heads = self.cells(&self.head, &Words::new(), rows)?;
+        let mut heads = cells(head, columns, &Words::new(), rows)?;
         let first = heads.remove(0);
         Ok(table(&first, heads, lines.into_iter()))
     }
 
-    fn cells(&self, line: &str, words: &Words, rows: &[Row]) -> Result<Vec<String>> {
-        let mut cells: Vec<_> = line.split('|').map(|cell| named(cell, words)).collect();
-        if !self.columns.is_empty() {
-            let last = cells.pop().unwrap_or_default();
-            cells.extend(self.columns.iter().map(|column| named(&last, column)));
-        }
-        cells.iter().map(|cell| filled(cell.trim(), rows)).collect()
+    fn form<'a>(&'a self, all: &'a Templates) -> Result<(&'a str, &'a [Words])> {
+        let form = match &self.like {
+            None => self,
+            Some(name) if self.head.is_none() && self.columns.is_empty() => {
+                all.get(name).with_context(|| format!("like '{name}'"))?
+            }
+            Some(_) => bail!("what is like another table has no head or columns of its own"),
+        };
+        let head = form.head.as_deref().context("it has no head")?;
+        Ok((head, &form.columns))
     }
+}
+
+/// The cells of a line, the last one for each of `columns`.
+fn cells(line: &str, columns: &[Words], words: &Words, rows: &[Row]) -> Result<Vec<String>> {
+    let mut cells: Vec<_> = line.split('|').map(|cell| named(cell, words)).collect();
+    if !columns.is_empty() {
+        let last = cells.pop().unwrap_or_default();
+        cells.extend(columns.iter().map(|column| named(&last, column)));
+    }
+    cells.iter().map(|cell| filled(cell.trim(), rows)).collect()
 }
 
 /// One of each list, in all ways.
@@ -345,18 +364,47 @@ mod tests {
         }
     }
 
-    #[test]
-    fn lines_and_columns_are_repeated() {
-        let text = "head = 'case | $c'\n\
+    fn templates(more: &str) -> Templates {
+        let text = "[a]\n\
+            head = 'case | $c'\n\
             columns = [{ c = '6.12', r = '6.12-arm64-4K.s' },\n\
             { c = '7.3', r = '7.3-arm64-4K.s' }]\n\
             each = [[{ s = '64K' }, { s = '2M' }]]\n\
-            lines = ['$s | <$r $s.faults pristine>']\n";
-        let template: Template = toml::from_str(text).unwrap();
+            lines = ['$s | <$r $s.faults pristine>']\n\
+            [b]\n\
+            lines = ['2M | <$r 2M.faults reads>']\n";
+        toml::from_str(&format!("{text}{more}")).unwrap()
+    }
+
+    #[test]
+    fn lines_and_columns_are_repeated() {
+        let all = templates("");
         assert_eq!(
-            template.markdown(&rows()).unwrap(),
+            all["a"].markdown(&all, &rows()).unwrap(),
             "| case | 6.12 | 7.3 |\n|---|---|---|\n\
              | 64K | 100 | 300 |\n| 2M | 1000 | 1000 |\n\n"
         );
+    }
+
+    #[test]
+    fn a_table_has_heads_of_its_own_or_those_of_another_one() {
+        let b = |more: &str| {
+            let all = templates(more);
+            all["b"].markdown(&all, &rows())
+        };
+        assert_eq!(
+            b("like = 'a'").unwrap(),
+            "| case | 6.12 | 7.3 |\n|---|---|---|\n| 2M | 1 | 1 |\n\n"
+        );
+        for (more, words) in [
+            ("", "no head"),
+            ("like = 'b'", "no head"),
+            ("like = 'c'", "like 'c'"),
+            ("like = 'a'\nhead = 'x'", "of its own"),
+            ("like = 'a'\ncolumns = [{ c = 'x' }]", "of its own"),
+        ] {
+            let error = b(more).unwrap_err().to_string();
+            assert!(error.contains(words), "{more}: {error}");
+        }
     }
 }

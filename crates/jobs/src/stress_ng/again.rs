@@ -3,7 +3,7 @@
 //! A process beside them maps the files as text and faults pages of them in, wherever they are.
 
 use super::stage::{self, GRACE, LOOK, Stage, end_of};
-use super::{End, Program, Stressed};
+use super::{Again, End, Stressed};
 use anyhow::{Context, Result};
 use fastrand::Rng;
 use nix::errno::Errno;
@@ -12,11 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 use wideleaf_guest::kit::mapping::Mapping;
-
-/// Operations of one run, which begins without files: a second or two. fsstress syncs, so it takes
-/// longer for each.
-const OF_FSX: u64 = 500;
-const OF_FSSTRESS: u64 = 200;
 
 /// Of fsx, beside its files, which are numbers.
 const CONFIGURATION: &str = "fsx.toml";
@@ -45,10 +40,10 @@ struct Instance {
 }
 
 /// The stressor `name`, whose files are in `folder`, a path below the root.
-pub fn run(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Program) -> Result<Stressed> {
+pub fn run(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Again) -> Result<Stressed> {
     let (root, seed) = (&stage.task.root, stage.task.seed);
     let place = format!("{root}{folder}");
-    if let Program::Fsx(configuration) = program {
+    if let Again::Fsx(configuration) = program {
         let path = format!("{place}/{CONFIGURATION}");
         fs::write(&path, configuration).context(path)?;
     }
@@ -61,7 +56,7 @@ pub fn run(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Program) -
     stressed
 }
 
-fn runs(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Program) -> Result<Stressed> {
+fn runs(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Again) -> Result<Stressed> {
     let numbers = 0..stage.task.instances;
     let start = |number| Instance::start(stage, folder, program, number, 0);
     let mut instances = numbers.map(start).collect::<Result<Vec<_>>>()?;
@@ -81,10 +76,7 @@ fn runs(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Program) -> R
                     return Ok(stage::stressed(name, end, operations, &said));
                 }
                 Some(_) => {
-                    operations += match program {
-                        Program::Fsx(_) => OF_FSX,
-                        _ => OF_FSSTRESS,
-                    };
+                    operations += program.operations();
                     if Instant::now() < end {
                         let Instance { number, run, .. } = instance;
                         let again = Instance::start(stage, folder, program, number, run + 1);
@@ -103,29 +95,49 @@ fn runs(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Program) -> R
     Ok(stage::stressed(name, End::Exit(0), operations, b""))
 }
 
+impl Again {
+    /// Of one run, which begins without files: a second or two. fsstress syncs, so it takes longer
+    /// for each.
+    const fn operations(&self) -> u64 {
+        match self {
+            Self::Fsx(_) => 500,
+            Self::Fsstress => 200,
+        }
+    }
+
+    /// The command of a run in the folder `folder`, on the file or the folder `files` in it.
+    fn line(&self, folder: &str, files: &str, seed: u64) -> String {
+        let operations = self.operations();
+        match self {
+            Self::Fsx(_) => format!(
+                "/usr/bin/fsx -N {operations} -S {seed} -P {folder} -f {folder}/{CONFIGURATION} \
+                 {files}"
+            ),
+            // To it, seed 0 is the time.
+            Self::Fsstress => format!(
+                "/usr/bin/fsstress -c -d {files} -n {operations} -s {}",
+                seed + 1
+            ),
+        }
+    }
+}
+
 impl Instance {
     /// The run of this number, from 0, on the files of that. Each has a seed of its own.
     fn start(
         stage: &Stage<'_>,
         folder: &str,
-        program: &Program,
+        program: &Again,
         number: u32,
         run: u64,
     ) -> Result<Self> {
         let seed = stage.task.seed + run * u64::from(stage.task.instances) + u64::from(number);
         let files = format!("{folder}/{number}");
-        let line = match program {
-            Program::Fsx(_) => format!(
-                "/usr/bin/fsx -N {OF_FSX} -S {seed} -P {folder} -f {folder}/{CONFIGURATION} \
-                 {files}"
-            ),
-            // Its seed 0 is the time. It would remove its files by a shell, which is not there.
-            _ => {
-                empty(Path::new(&format!("{}{files}", stage.task.root)))?;
-                let seed = seed + 1;
-                format!("/usr/bin/fsstress -c -d {files} -n {OF_FSSTRESS} -s {seed}")
-            }
-        };
+        if let Again::Fsstress = program {
+            // It would remove its files by a shell, which is not there.
+            empty(Path::new(&format!("{}{files}", stage.task.root)))?;
+        }
+        let line = program.line(folder, &files, seed);
         let mut command = stage.command(&line, &output(number))?;
         let child = command.spawn().context(line)?;
         Ok(Self { number, run, child })
@@ -149,15 +161,15 @@ fn output(number: u32) -> String {
 fn read_as_text(folder: &Path, rng: &mut Rng) -> Result<()> {
     loop {
         let path = any_file(folder, rng);
-        let Some(file) = path.and_then(|path| File::open(path).ok()) else {
-            std::thread::sleep(LOOK);
-            continue;
+        let file = path.and_then(|path| File::open(path).ok());
+        let len = match &file {
+            Some(file) => file.metadata()?.len().min(MAPPED),
+            None => 0,
         };
-        let len = file.metadata()?.len().min(MAPPED);
-        if len == 0 {
+        let Some(file) = file.filter(|_| len > 0) else {
             std::thread::yield_now();
             continue;
-        }
+        };
         let prot = libc::PROT_READ | libc::PROT_EXEC;
         let text = Mapping::new(None, len, prot, libc::MAP_PRIVATE, Some((&file, 0)))?;
         for _ in 0..FAULTS {

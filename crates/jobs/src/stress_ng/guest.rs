@@ -97,7 +97,7 @@ fn run(stage: &mut Stage<'_>, stressor: &Stressor) -> Result<Stressed> {
     let name = &stressor.name;
     let stressed = match &stressor.program {
         Program::StressNg(options) => stress(stage, name, &folder, options)?,
-        other => again::run(stage, name, &folder, other)?,
+        Program::Again(program) => again::run(stage, name, &folder, program)?,
     };
     stage.end_all(&stage.group)?;
     fs::remove_dir_all(&files).with_context(|| files.clone())?;

@@ -68,6 +68,13 @@ pub struct Stressor {
 pub enum Program {
     /// stress-ng, with further options, separated by blanks.
     StressNg(String),
+    /// One that is run again and again.
+    Again(Again),
+}
+
+/// A program that ends after some operations on files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Again {
     /// fsx, with its configuration (TOML).
     Fsx(String),
     /// fsstress.

@@ -6,7 +6,7 @@
 //! [`SWAP`], and an OOM kill fails a run. Those that cannot be bounded (`resources`, `mmapcow`) are
 //! left out, one that ends on no kernel here (`metamix`), and those that need a device or a network.
 
-use super::{Program, Set, Stressor};
+use super::{Again, Program, Set, Stressor};
 use wideleaf_lab::disk::built::Built;
 use wideleaf_lab::disk::crates_io::CrateProgram;
 use wideleaf_lab::disk::debian_source::SourceProgram;
@@ -181,8 +181,8 @@ pub fn built(stressors: &[Stressor]) -> Vec<Built> {
 
 fn stressor((_, name, options): &Line) -> Stressor {
     let program = match *name {
-        name if name == FSX.name() => Program::Fsx(FSX_CONFIGURATION.into()),
-        name if name == FSSTRESS.name() => Program::Fsstress,
+        name if name == FSX.name() => Program::Again(Again::Fsx(FSX_CONFIGURATION.into())),
+        name if name == FSSTRESS.name() => Program::Again(Again::Fsstress),
         _ => Program::StressNg((*options).into()),
     };
     Stressor {
