@@ -171,11 +171,7 @@ impl Bench<'_> {
             cancel,
             &mut progress,
         )
-        .inspect_err(|_| {
-            for line in before_failure(variant, &kernel.image, &counts) {
-                self.observer.event(Event::Note(&line));
-            }
-        })?;
+        .inspect_err(|_| self.tell_findings(kernel, &counts))?;
         let mut report = match guest.plugin {
             Some(_) => Some(read_report(&counts)?),
             None => None,
@@ -183,8 +179,17 @@ impl Bench<'_> {
         if let Some(findings) = report.as_mut().and_then(|report| report.referee.as_mut()) {
             Symbols::beside(&kernel.image).apply(findings);
         }
-        let warnings = self.check(&boot)?;
+        let warnings = self
+            .check(&boot)
+            .inspect_err(|_| self.tell_findings(kernel, &counts))?;
         Ok((self.run(variant, boot, warnings, report.as_ref())?, report))
+    }
+
+    /// Of a run that failed: what the referee found may be why.
+    fn tell_findings(&self, kernel: &KernelInfo, counts: &Path) {
+        for line in before_failure(kernel.variant, &kernel.image, counts) {
+            self.observer.event(Event::Note(&line));
+        }
     }
 
     /// Whether what booted is what was meant to; and what a reader of its figures must know.

@@ -4,6 +4,7 @@
 use crate::boot::{Bench, Parts};
 use crate::compare::conclude;
 use crate::host::{self, parts};
+use crate::referee;
 use crate::results::{Comparison, KernelInfo};
 use crate::target::{Kernels, Target};
 use crate::vm::emulator::Qemu;
@@ -170,7 +171,11 @@ impl Lab<'_> {
         }
         {
             let look = target.job.look(&comparison)?;
-            look.agree()?;
+            look.agree().inspect_err(|_| {
+                for line in referee::lines(&comparison) {
+                    self.observer.event(Event::Note(&line));
+                }
+            })?;
             look.keep(&|| self.packages(target))?;
         }
         conclude(target.job, comparison)

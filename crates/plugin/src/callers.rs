@@ -20,7 +20,7 @@ pub fn callers(mut frame: u64, read: impl Fn(u64) -> Option<u64>) -> Callers {
         if frame >> 63 == 0 || frame & 7 != 0 {
             break;
         }
-        let (Some(next), Some(returns)) = (read(frame), read(frame + 8)) else {
+        let (Some(next), Some(returns)) = (read(frame), read(frame.wrapping_add(8))) else {
             break;
         };
         if returns == 0 {

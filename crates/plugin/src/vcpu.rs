@@ -235,8 +235,8 @@ impl Vcpu {
         if let Event::Arm64(insn_arm64::Event::ZeroBlock(register)) = *event {
             let va = self.registers.general(register);
             self.touch(va);
-            if plugin.referee.is_some() {
-                self.watched.zeroes(&self.core, va);
+            if let Some(watch) = &plugin.referee {
+                self.watched.zeroes(watch, self.index, &self.core, va);
             }
             return;
         }

@@ -223,7 +223,8 @@ impl Watched {
     }
 
     /// DC ZVA begins at `va`.
-    pub fn zeroes(&mut self, core: &TheCore, va: u64) {
+    pub fn zeroes(&mut self, watch: &Watch, cpu: u32, core: &TheCore, va: u64) {
+        self.settle(watch, cpu, core);
         if let Walk::Found(t) = core.mmu().walk(core.mem(), va) {
             self.zeroed = Some(t.pa & !(ZVA - 1));
         }

@@ -67,6 +67,13 @@
 	.macro	step_inv va
 	entry	\va, 0
 	.endm
+	/* The entry of \va, and a block of the other half of its table. */
+	.macro	step_zero va
+	number	x0, pte_\va
+	dc	zva, x0
+	add	x0, x0, #2048
+	dc	zva, x0
+	.endm
 	.macro	step_link va
 	number	x0, link_\va
 	number	x1, U3 + 3

@@ -141,3 +141,17 @@ fn the_referee_judges_a_guest_as_published() {
     }
     assert_eq!(wrong, [""; 0]);
 }
+
+#[test]
+fn each_block_that_is_zeroed_is_a_change() {
+    if !LITMUS.tools_present() {
+        return;
+    }
+    let zeroed = (
+        "zeroed",
+        "x a",
+        "0 zero x; 0 dsb; 1 read x",
+        Verdict::Allowed,
+    );
+    assert_eq!(spoken_of(&[zeroed]), HashSet::from(["zeroed"]));
+}

@@ -222,6 +222,9 @@ fn sums(row: &Row, parts: &[Vec<String>], kernel: &str) -> Vec<f64> {
     }
     let of_part = |patterns: &Vec<String>| patterns.iter().flat_map(|p| names(row, p)).collect();
     let names: Vec<Vec<String>> = parts.iter().map(of_part).collect();
+    if names.iter().any(Vec::is_empty) {
+        return Vec::new();
+    }
     one(row, &names.concat(), kernel).into_iter().collect()
 }
 
@@ -352,6 +355,7 @@ mod tests {
                 "<7.3-arm64-4K.t 64K.faults>: no row",
             ),
             ("<*.s none>", "'none' of pristine"),
+            ("<*.s x*+64K.faults>", "'x*+64K.faults' of pristine"),
             ("<*.s 64K.faults writes>", "of writes"),
             ("<*.s scans patched/pristine>", "patched/pristine"),
             ("<*.s 64K.faults .x>", "'.x'"),

@@ -188,7 +188,12 @@ impl Account {
             );
         }
         figures.put(format!("{name}.mappings"), self.mappings);
-        figures.put(format!("{name}.disagreements"), self.differing.len() as u64);
+        figures.put(format!("{name}.disagreements"), self.disagreements());
+    }
+
+    /// Mappings that are not as `inspect` predicts.
+    pub(super) fn disagreements(&self) -> u64 {
+        self.differing.len() as u64
     }
 
     /// Shares of all text by reason, the largest first.

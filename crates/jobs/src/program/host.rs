@@ -18,6 +18,7 @@ use wideleaf_kit::size::short;
 use wideleaf_lab::job::{Facts, Job, Measured, Part, Run};
 use wideleaf_lab::options::{Fs, Overlay, ReadAhead, Scarce};
 use wideleaf_lab::plan::{Asked, Disk, MOUNT_POINT, Plan};
+use wideleaf_lab::results::Verdict;
 use wideleaf_lab::results::figures::{Figure, Figures};
 use wideleaf_lab::results::row::Row;
 use wideleaf_policy::trace::SUFFIX;
@@ -222,6 +223,21 @@ impl Job for Programs {
         Ok(())
     }
 
+    fn verdicts(&self, measured: &Measured<'_, Self>) -> Vec<Verdict> {
+        let of_run = |run: &Run<'_, Self>| {
+            let programs = run.report.programs.iter();
+            let differing = programs.map(|program| account(run, program).disagreements());
+            let differing: u64 = differing.sum();
+            Verdict {
+                expectation: format!("{}: whole blocks are as inspect predicts", run.variant),
+                comparison: measured.machine(),
+                measured: Some(differing as f64),
+                passed: differing == 0,
+            }
+        };
+        measured.runs.iter().map(of_run).collect()
+    }
+
     fn figures(&self) -> Vec<Figure> {
         [worked::figures(), account::figures()].concat()
     }
@@ -306,9 +322,15 @@ fn file_of(program: &str, arch: Arch) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Predicted, Reach};
     use super::*;
+    use std::collections::BTreeMap;
     use wideleaf_guest::kit::program::Worked;
+    use wideleaf_guest::kit::trace::Mapped;
+    use wideleaf_kbuild::Variant;
     use wideleaf_lab::job::AnyJob;
+    use wideleaf_lab::sample;
+    use wideleaf_outlook::Kernel;
 
     fn options(words: &str) -> Options {
         let command = clap::Command::new("x").no_binary_name(true);
@@ -367,6 +389,41 @@ mod tests {
         assert_eq!(Programs.warnings(&worked(|_| ())), [""; 0]);
         let warnings = Programs.warnings(&worked(|w| (w.processes, w.unseen) = (5, 2)));
         assert!(warnings[0].contains("2 of 5"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_mapping_that_inspect_predicts_otherwise_fails_the_run() {
+        const M2: u64 = 2 << 20;
+        let passed = |block: u64| {
+            let reach = Reach {
+                aligned: M2,
+                leaves: BTreeMap::from([(M2, M2)]),
+            };
+            let mut report = worked(|worked| {
+                worked.text = vec![Mapped {
+                    id: 0,
+                    file: "/x".into(),
+                    start: M2,
+                    len: M2,
+                    offset: 0,
+                    block,
+                    mapping: 0,
+                }];
+            });
+            report.programs[0].predicted = vec![Predicted {
+                file: "/x".into(),
+                len: M2,
+                kernels: BTreeMap::from([(Kernel::Pristine73.name().into(), reach)]),
+                ..Predicted::default()
+            }];
+            let mut run = sample::run(Variant::Pristine, 1);
+            run.outcome = serde_json::to_value(report).unwrap();
+            let comparison = sample::comparison_of(&Programs, vec![run]);
+            let looked = AnyJob::look(&Programs, &comparison).unwrap();
+            looked.verdicts()[0].passed
+        };
+        assert!(passed(M2));
+        assert!(!passed(64 << 10));
     }
 
     #[test]

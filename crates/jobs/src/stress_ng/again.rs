@@ -2,7 +2,7 @@
 //! fsx or fsstress on files of its own for each CPU, one run after the other until the time is over.
 //! A process beside them maps the files as text and faults pages of them in, wherever they are.
 
-use super::stage::{self, GRACE, LOOK, Stage, end_of};
+use super::stage::{self, LOOK, Stage, end_of};
 use super::{Again, End, Stressed};
 use anyhow::{Context, Result};
 use fastrand::Rng;
@@ -86,7 +86,7 @@ fn runs(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Again) -> Res
             }
         }
         instances = going_on;
-        if Instant::now() > end + GRACE {
+        if Instant::now() > end + Duration::from_secs(stage.task.grace_s.into()) {
             return Ok(stage.killed(name, operations, b""));
         }
         stage.crew.look()?;

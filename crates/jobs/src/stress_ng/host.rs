@@ -25,13 +25,26 @@ const ROOM: u64 = 1 << 30;
 const FILES: u64 = 40_000;
 
 /// Seconds that a guest may take besides those of its stressors, and for each besides those that
-/// it lasts.
+/// it may take.
 const PATIENCE_S: u32 = 600;
-const PATIENCE_EACH_S: u32 = 150;
+const PATIENCE_EACH_S: u32 = 30;
 
-/// Seconds that a task may sleep uninterruptibly. Kernels that check themselves take longer.
-const HUNG_S: u32 = 60;
-const HUNG_SLOW_S: u32 = 120;
+/// Seconds that a stressor may take to begin and to end, and that a task may sleep uninterruptibly.
+struct Limits {
+    grace: u32,
+    hung: u32,
+}
+
+const LIMITS: Limits = Limits {
+    grace: 120,
+    hung: 60,
+};
+
+/// Those of a kernel that checks itself.
+const SLOW_LIMITS: Limits = Limits {
+    grace: 600,
+    hung: 120,
+};
 
 /// In the table's order.
 const ENDINGS: [Ending; 4] = [
@@ -115,7 +128,11 @@ impl Job for StressNg {
     fn plan(&self, asked: &Asked<'_, Options>) -> Result<Plan> {
         let (own, common) = (asked.own, asked.common);
         let stressors = sets::chosen(&own.stressors, own.set);
-        let each = own.seconds + PATIENCE_EACH_S;
+        let limits = match common.extra.is_empty() {
+            true => LIMITS,
+            false => SLOW_LIMITS,
+        };
+        let each = own.seconds + limits.grace + PATIENCE_EACH_S;
         let limit = PATIENCE_S + each * stressors.len() as u32;
         let task = Task {
             root: MOUNT_POINT.into(),
@@ -125,10 +142,8 @@ impl Job for StressNg {
             swap: SWAP,
             seed: own.seed.seed,
             overlay: own.overlay.is_mounted,
-            hung_s: match common.extra.is_empty() {
-                true => HUNG_S,
-                false => HUNG_SLOW_S,
-            },
+            grace_s: limits.grace,
+            hung_s: limits.hung,
         };
         let install = Install {
             packages: vec![NAME.into()],

@@ -49,6 +49,8 @@ pub struct Task {
     pub seed: u64,
     /// Whether files are written to an overlay over the disk's file system.
     pub overlay: bool,
+    /// Seconds of the guest's clock that each may take to begin and to end, besides.
+    pub grace_s: u32,
     /// Seconds of the guest's clock that a task may sleep uninterruptibly, and within which
     /// SIGKILL must end it.
     pub hung_s: u32,

@@ -26,9 +26,6 @@ const KINDS: usize = 12;
 /// Of the kernel's functions that a process is in, so many are told, the innermost.
 const CALLS: usize = 8;
 
-/// Seconds that a stressor may take to begin and to end, besides those that it lasts.
-pub const GRACE: Duration = Duration::from_secs(120);
-
 /// Bytes that a process can lock in memory, as without [`CAP_IPC_LOCK`]. The stressor `mlock`
 /// takes the whole guest else where pages are of 64K.
 const LOCKED: u64 = 64 << 20;
@@ -84,7 +81,7 @@ impl<'a> Stage<'a> {
 
     /// How it ended; nothing if it did not within its time, which [`Self::killed`] tells of.
     pub fn wait(&mut self, child: &mut Child) -> Result<Option<ExitStatus>> {
-        let limit = Duration::from_secs(self.task.seconds.into()) + GRACE;
+        let limit = Duration::from_secs((self.task.seconds + self.task.grace_s).into());
         let since = Instant::now();
         while since.elapsed() < limit {
             if let Some(status) = child.try_wait().context("waitpid")? {

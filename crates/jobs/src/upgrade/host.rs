@@ -73,6 +73,7 @@ impl Job for Upgrade {
     fn figures(&self) -> Vec<Figure> {
         vec![
             figure("<when>.wide", "bytes", "of libcrypto's text in the service that leaves wider than a page map: `before` the upgrade, `replaced` by it while it runs, `after` a restart"),
+            figure("<when>.wide_after", "ms", "of guest time from the process' start, `before` the upgrade and `after` a restart, until no more of that text became wide; absent: none did"),
             figure("<when>.text.<leaf>", "bytes", "of that text that leaves of this size map"),
         ]
     }
@@ -80,6 +81,9 @@ impl Job for Upgrade {
     fn measure(&self, run: &Run<'_, Self>, figures: &mut Figures) {
         for (when, _, text) in texts(&run.report) {
             figures.put(format!("{when}.wide"), text.wide);
+            if let Some(cs) = text.wide_after_cs {
+                figures.put(format!("{when}.wide_after"), 10 * cs);
+            }
             figures.put_leaves(&format!("{when}.text"), &text.leaves);
         }
     }
@@ -145,14 +149,15 @@ mod tests {
 
     #[test]
     fn text_is_counted_before_and_after() {
-        let text =
-            |wide: u64| json!({ "size": 4 << 20, "leaves": { "2M": wide, "4K": 5 }, "wide": wide });
+        let text = |wide: u64| json!({ "size": 4 << 20, "leaves": { "2M": wide, "4K": 5 }, "wide": wide, "wide_after_cs": (wide > 0).then_some(12) });
         let mut run = sample::run(Variant::Patched, 1);
         run.outcome =
             json!({ "before": text(2 << 20), "replaced": text(2 << 20), "after": text(0) });
         let figures = AnyJob::measure(&Upgrade, &run).unwrap();
         let value = |name| figures.get(name).map(|count| count.value);
         assert_eq!(value("before.wide"), Some(2 << 20));
+        assert_eq!(value("before.wide_after"), Some(120));
+        assert_eq!(value("after.wide_after"), None);
         assert_eq!(value("after.text.4K"), Some(5));
         assert_eq!(figures.undefined().count(), 0);
     }

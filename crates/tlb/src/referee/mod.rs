@@ -271,12 +271,6 @@ impl Referee {
         }
     }
 
-    /// `len` bytes at `pa` are about to be zeroed.
-    pub fn zeroed(&mut self, at: At, pa: u64, len: u64, mem: &impl PhysMem) {
-        let changed = self.tables.stored(pa, len, |_| Some(0));
-        self.changes(at, &changed, mem);
-    }
-
     /// `cpu` executes a TLB invalidation.
     pub fn flush(&mut self, cpu: usize, flush: &Flush) {
         let over = self.stale.flush(cpu, flush, !self.regime.flushes_wait);

@@ -630,8 +630,8 @@ fn dc_zva_to_a_table_is_a_change() {
     let mut w = World::new(Referee::new(1, Regime::arm64(0)));
     w.run("0 set x a; 0 dsb; 0 allis; 0 dsb");
     let at = w.steps.at(0);
-    w.referee.zeroed(at, L3, 4096, &w.mem);
     w.mem.set(pte(va("x")), 0, 0);
+    w.referee.stored(at, L3, 4096, &w.mem);
     w.run("0 user; 0 fault x");
     assert_eq!(w.findings().list[0].kind, Kind::StaleGrant);
 }
