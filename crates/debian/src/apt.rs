@@ -116,15 +116,17 @@ impl Lists {
             fs::create_dir_all(dir.join(sub))
                 .with_context(|| format!("cannot create {}", dir.join(sub).display()))?;
         }
-        fs::write(
-            dir.join("sources.list"),
-            sources(*kind, suites, &keyrings(Path::new(KEYRINGS))?),
-        )?;
+        let write = |name: &str, text: &str| {
+            let path = dir.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        };
+        let keyrings = keyrings(Path::new(KEYRINGS))?;
+        write("sources.list", &sources(*kind, suites, &keyrings))?;
         // Of the machine on which nothing is installed.
-        fs::write(dir.join("status"), "")?;
+        write("status", "")?;
         // The system's hooks are there for the system's lists.
-        fs::write(
-            dir.join("apt.conf"),
+        write(
+            "apt.conf",
             "#clear APT::Update::Pre-Invoke;\n\
              #clear APT::Update::Post-Invoke;\n\
              #clear APT::Update::Post-Invoke-Success;\n",
@@ -133,7 +135,7 @@ impl Lists {
         let mut update = self.apt("apt-get");
         update.args(["-q", "--error-on=any", "update"]);
         run(&mut update)?;
-        fs::write(&stamp, "").with_context(|| format!("cannot write {}", stamp.display()))
+        write("updated", "")
     }
 
     /// The same if they are old. If apt cannot, those that are there will do, and `observer` is told;

@@ -67,7 +67,7 @@ impl Symbols {
 
     /// Those of the kernel at `image` which the lab did not build: of the folder `given`, beside the
     /// image, or in the build folder above `arch/*/boot`; installed kernels have their release
-    /// behind the names.
+    /// behind the names, `given` may have both.
     ///
     /// # Errors
     ///
@@ -75,18 +75,31 @@ impl Symbols {
     pub fn of(image: &Path, given: Option<&Path>) -> Result<Self> {
         let release = image.file_name().and_then(|name| name.to_str());
         let release = release.and_then(|name| name.strip_prefix("vmlinuz-"));
-        let map = release.map_or("System.map".into(), |release| {
-            format!("System.map-{release}")
-        });
+        let file = |folder: &Path, name: &str| {
+            let installed = release.map(|release| folder.join(format!("{name}-{release}")));
+            // A build folder's have no release; in /boot such may be of another kernel.
+            let built = (release.is_none() || given.is_some()).then(|| folder.join(name));
+            installed
+                .into_iter()
+                .chain(built)
+                .find(|path| path.is_file())
+        };
         let folders: Vec<_> = match given {
             Some(given) => vec![given],
             // The image's own, then boot, its architecture's, arch, and the build folder.
             None => image.ancestors().skip(1).step_by(3).take(2).collect(),
         };
-        let found = folders.iter().find(|folder| folder.join(&map).is_file());
+        let found = folders
+            .iter()
+            .find_map(|folder| Some((folder, file(folder, "System.map")?)));
         match (found, given) {
-            (Some(folder), _) => Ok(Self::read(&folder.join(map), &folder.join("vmlinux"))),
-            (None, Some(given)) => bail!("{}: there is no {map} (--symbols)", given.display()),
+            (Some((folder, map)), _) => {
+                let vmlinux = file(folder, "vmlinux").unwrap_or_else(|| folder.join("vmlinux"));
+                Ok(Self::read(&map, &vmlinux))
+            }
+            (None, Some(given)) => {
+                bail!("{}: there is no System.map (--symbols)", given.display())
+            }
             (None, None) => Ok(Self::default()),
         }
     }
@@ -323,6 +336,8 @@ ffff800080020000 D jiffies
         assert_eq!(known(Path::new("Image"), Some(dir.path())).unwrap(), 2);
         let installed = dir.path().join("vmlinuz-6.1");
         assert_eq!(known(&installed, None).unwrap(), 0);
+        assert_eq!(known(&installed, Some(dir.path())).unwrap(), 2);
+        std::fs::remove_file(dir.path().join("System.map")).unwrap();
         std::fs::write(dir.path().join("System.map-6.1"), MAP).unwrap();
         assert_eq!(known(&installed, None).unwrap(), 2);
     }

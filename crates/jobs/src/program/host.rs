@@ -4,12 +4,14 @@
 use super::account::{self, Account, account};
 use super::record::trace;
 use super::{NAME, Report, Task};
+use crate::kit::description::Description;
 use crate::kit::known::{self, Chosen};
 use crate::kit::text::no_large_folios;
 use crate::kit::worked::{self, difference};
 use anyhow::{Context, Error, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use wideleaf_kbuild::Arch;
@@ -131,20 +133,15 @@ impl Job for Programs {
             aligned: own.align,
             ..own.fs.disk(first.disk.clone())
         };
+        let fragments = all().flat_map(|known| known.kernel.iter().cloned());
+        let fragments: BTreeSet<_> = fragments.chain(own.overlay.fragments()).collect();
+        let most = |of: fn(&Description) -> u64| all().map(of).max().unwrap_or_default();
         let plan = Plan {
             pressure: own.scarce.pressure(),
-            fragments: first
-                .kernel
-                .iter()
-                .cloned()
-                .chain(own.overlay.fragments())
-                .collect(),
-            ..Plan::new(
-                &task,
-                all().map(|known| known.seconds).max().unwrap_or_default(),
-            )
+            fragments: fragments.into_iter().collect(),
+            ..Plan::new(&task, most(|known| known.seconds.into()) as u32)
         };
-        let plan = plan.with_memory(first.memory);
+        let plan = plan.with_memory(most(|known| known.memory));
         Ok(plan.with_disk(own.window.of(disk, asked.page_size)?))
     }
 
@@ -327,8 +324,8 @@ mod tests {
     use std::collections::BTreeMap;
     use wideleaf_guest::kit::program::Worked;
     use wideleaf_guest::kit::trace::Mapped;
-    use wideleaf_kbuild::Variant;
-    use wideleaf_lab::job::AnyJob;
+    use wideleaf_kbuild::{PageSize, Variant};
+    use wideleaf_lab::job::{AnyJob, usual};
     use wideleaf_lab::sample;
     use wideleaf_outlook::Kernel;
 
@@ -351,6 +348,26 @@ mod tests {
         let asked = options(&format!("{asked} --align"));
         let of_gcc = &Job::parts(&Programs, &asked, Arch::X86_64).unwrap()[2];
         assert_eq!(of_gcc.1, options("--programs gcc --align"));
+    }
+
+    #[test]
+    fn programs_that_share_a_boot_get_what_each_of_them_needs() {
+        let dir = tempfile::tempdir().unwrap();
+        let add = |name: &str, more: &str| {
+            let path = dir.path().join(name);
+            let text = format!("about = 'x'\ndisk = 'userland'\ncommands = ['/bin/x']\n{more}");
+            fs::write(&path, text).unwrap();
+            format!("--add {}", path.display())
+        };
+        let one = add("one.toml", "memory = '4G'\nkernel = ['sysvipc']\n");
+        let other = add("two.toml", "seconds = 1000\nkernel = ['numa']\n");
+        let own = serde_json::to_value(options(&format!("--programs perl,one,two {one} {other}")))
+            .unwrap();
+        let (common, _) = usual(&Programs);
+        let plan = AnyJob::plan(&Programs, &common, &own, Arch::X86_64, PageSize::K4).unwrap();
+        assert_eq!(plan.memory, 4 << 30);
+        assert_eq!(plan.fragments, ["numa", "sysvipc"]);
+        assert!(plan.time_limit_s >= 1000, "{}", plan.time_limit_s);
     }
 
     fn worked(change: impl FnOnce(&mut Worked)) -> Report {

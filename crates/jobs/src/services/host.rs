@@ -138,10 +138,14 @@ impl Job for Services {
             root: ROOT.into(),
             image: IMAGE.into(),
         };
+        let loads = own.limit.saturating_mul(own.ways.len() as u32);
         let disk = own.fs.disk(Contents::System(install.clone()));
         let plan = Plan {
             fragments: description.kernel.clone(),
-            ..Plan::new(&task, SECONDS.max(description.seconds))
+            ..Plan::new(
+                &task,
+                SECONDS.max(description.seconds).saturating_add(loads),
+            )
         };
         let plan = plan.with_memory(MEMORY.max(description.memory));
         Ok(plan.with_disk(own.window.of(disk, asked.page_size)?))

@@ -67,6 +67,7 @@ fn job(task: &Task, port: &Port) -> Result<Report> {
     }
     // A program that still reads when the guest goes off would get an I/O error.
     stage.end_all(&users)?;
+    stage.crew.listen()?;
     report.counts = text.counts();
     for (name, count) in events()? {
         let more = count - before.get(&name).copied().unwrap_or_default();
@@ -101,6 +102,8 @@ fn run(stage: &mut Stage<'_>, stressor: &Stressor) -> Result<Stressed> {
     };
     stage.end_all(&stage.group)?;
     fs::remove_dir_all(&files).with_context(|| files.clone())?;
+    // So that nobody else is blamed for it.
+    stage.crew.look()?;
     Ok(stressed)
 }
 

@@ -172,13 +172,17 @@ impl Job for StressNg {
         let refused = report.stressors.iter().find(|one| one.end == REFUSED);
         if let Some(stressed) = refused {
             bail!(
-                "stress-ng does not run {}, or takes no such options (status 1): {}",
+                "stress-ng does not run {}: it takes no such options, or lacks memory to begin \
+                 (status 1): {}",
                 stressed.name,
                 stressed.said
             );
         }
-        let mut endings = report.stressors.iter().map(ending);
-        if !endings.any(|ending| ending == Ending::Passed) {
+        let endings: Vec<_> = report.stressors.iter().map(ending).collect();
+        let all_skipped = endings.iter().all(|ending| *ending == Ending::Skipped);
+        // One alone may be what the series break: that is for a verdict.
+        let none_passed = endings.len() > 1 && !endings.contains(&Ending::Passed);
+        if all_skipped || none_passed {
             bail!(
                 "no stressor passed: something is wrong with the guest: {}",
                 complaints(report).join("; ")
@@ -200,15 +204,17 @@ impl Job for StressNg {
     }
 
     fn verdicts(&self, measured: &Measured<'_, Self>) -> Vec<Verdict> {
-        if measured.variants().len() < 2 {
-            return Vec::new();
-        }
-        let worse = worse(&found(measured)).len();
+        let alone = measured.variants().len() < 2;
+        let reports = measured.runs.iter().map(|run| &run.report);
+        let (expectation, count) = match alone {
+            true => ("no stressor fails", reports.map(failures).sum()),
+            false => ("no stressor ends worse", worse(&found(measured)).len()),
+        };
         vec![Verdict {
-            expectation: "no stressor ends worse".into(),
+            expectation: expectation.into(),
             comparison: measured.machine(),
-            measured: Some(worse as f64),
-            passed: worse == 0,
+            measured: Some(count as f64),
+            passed: count == 0,
         }]
     }
 
@@ -302,6 +308,14 @@ fn worse(found: &Deviations) -> Vec<&Deviation> {
     all.filter(|one| one.is_worse()).collect()
 }
 
+/// Stressors that should have passed.
+fn failures(report: &Report) -> usize {
+    let endings = report.stressors.iter().map(ending);
+    endings
+        .filter(|ending| matches!(ending, Ending::Failed | Ending::Killed))
+        .count()
+}
+
 /// The last words of stressors that did not pass.
 fn complaints(report: &Report) -> Vec<String> {
     let stressors = report.stressors.iter();
@@ -390,6 +404,18 @@ mod tests {
     }
 
     #[test]
+    fn what_fails_where_nothing_stands_beside_fails_the_run() {
+        let passed = |end| {
+            let mut comparison = compared(end, end);
+            comparison.runs.truncate(1);
+            comparison.kernels.truncate(1);
+            StressNg.look(&comparison).unwrap().verdicts()[0].passed
+        };
+        assert!(passed(End::Exit(0)) && passed(End::Exit(4)));
+        assert!(!passed(End::Exit(2)) && !passed(End::Killed));
+    }
+
+    #[test]
     fn a_run_without_a_success_or_without_text_is_none() {
         let mut report = Report {
             stressors: vec![stressed(End::Exit(4))],
@@ -401,8 +427,13 @@ mod tests {
             "{}",
             error(&report)
         );
-        report.stressors[0].end = End::Exit(0);
-        Job::judge(&StressNg, &report).unwrap();
+        for end in [End::Exit(0), End::Exit(2)] {
+            report.stressors[0].end = end;
+            Job::judge(&StressNg, &report).unwrap();
+        }
+        report.stressors.push(stressed(End::Exit(2)));
+        assert!(error(&report).contains("mremap failed"));
+        report.stressors.pop();
         report.stressors[0].end = REFUSED;
         assert!(error(&report).contains("takes no such options"));
         report.stressors[0].end = End::Exit(0);

@@ -3,7 +3,7 @@
 //! higher version the second time. Clients come all the time.
 
 use super::{NAME, Report, Task, Text};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -143,11 +143,12 @@ fn systemctl(words: &[&str]) -> Result<String> {
 fn process() -> Result<u32> {
     let pid = systemctl(&["show", "--property=MainPID", "--value", "tls"])?;
     let pid = pid.trim().parse().context("systemctl: no process")?;
-    ensure!(
-        pid != 0,
-        "the service does not run: {}",
-        systemctl(&["status", "tls"])?
-    );
+    if pid == 0 {
+        // Of a service that does not run its status is an error.
+        let status = systemctl(&["status", "tls"]);
+        let status = status.unwrap_or_else(|error| format!("{error:#}"));
+        bail!("the service does not run: {status}");
+    }
     Ok(pid)
 }
 

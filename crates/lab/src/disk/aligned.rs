@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use wideleaf_align::{HardLinks, Options, Refusal, Status, Target, align};
+use wideleaf_cache::Key;
 
 /// What can be mapped by leaves of 2M already is left as it is.
 fn options() -> Options {
@@ -25,6 +26,20 @@ fn options() -> Options {
         names: Vec::new(),
         backup: None,
     }
+}
+
+/// The part of a disk's key that says whether, and by which build, its programs are aligned.
+///
+/// # Errors
+///
+/// If this program's own file cannot be read.
+pub fn key(is_aligned: bool) -> Result<Key> {
+    let key = Key::new();
+    if !is_aligned {
+        return Ok(key);
+    }
+    let program = std::env::current_exe().context("this program's own file")?;
+    key.file("aligned", &program)
 }
 
 /// Aligns everything below `root` that is a program or a library. Returns how

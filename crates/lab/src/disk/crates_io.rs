@@ -45,7 +45,8 @@ impl CrateProgram {
             install.arg("--root").arg(&root);
             install.env("CARGO_TARGET_DIR", scratch.join("target"));
             tool::output(install).context(text)?;
-            std::fs::copy(root.join("bin").join(name), dir.join(name))?;
+            let built = root.join("bin").join(name);
+            std::fs::copy(&built, dir.join(name)).with_context(|| built.display().to_string())?;
             Ok(())
         };
         let entry = cache.get_or_build(KIND, &key, || (), build)?;

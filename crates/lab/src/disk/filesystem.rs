@@ -4,6 +4,7 @@
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use wideleaf_cache::Key;
 use wideleaf_kbuild::Base;
 
 /// A file system that the stub file can lie on.
@@ -67,18 +68,20 @@ impl Filesystem {
         })
     }
 
-    /// The version that this file system's mkfs program prints; the program is at `mkfs`.
+    /// A word for the version of this file system's mkfs program, which is at `mkfs`.
     ///
     /// # Errors
     ///
-    /// If it cannot be run.
+    /// If it cannot be run or read.
     pub fn version(self, mkfs: &Path) -> Result<String> {
-        let option = match self {
-            Self::Xfs | Self::Ext4 => "-V",
-            // It has no option for that in 1.5, and begins with it whatever it is asked.
-            Self::Erofs => "--help",
-        };
-        wideleaf_kit::tool::said(mkfs, &[option])
+        match self {
+            Self::Xfs | Self::Ext4 => {
+                let said = wideleaf_kit::tool::said(mkfs, &["-V"])?;
+                Ok(said.lines().next().unwrap_or_default().into())
+            }
+            // That of 1.5, Debian 12's, says its version nowhere.
+            Self::Erofs => Ok(Key::new().file("mkfs", mkfs)?.id()),
+        }
     }
 }
 

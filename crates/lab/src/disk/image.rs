@@ -19,9 +19,8 @@ use wideleaf_bench::file as stubs;
 use wideleaf_cache::{Cache, Key};
 use wideleaf_kbuild::Arch;
 
-/// Part of every image's key: to be raised when the same options give another
-/// image.
-const LAYOUT: &str = "3";
+/// Part of the key of every disk: to be raised when the same files give another image.
+pub(super) const LAYOUT: &str = "3";
 
 /// The cache's kind of entry that holds an image.
 const KIND: &str = "image";
@@ -52,6 +51,14 @@ impl Room {
     /// Room for so many bytes in a few files.
     pub const fn bytes(bytes: u64) -> Self {
         Self { bytes, files: 0 }
+    }
+
+    /// Enough for either.
+    pub fn or_more(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.max(other.bytes),
+            files: self.files.max(other.files),
+        }
     }
 }
 
@@ -119,7 +126,7 @@ impl Image {
             .field("sizes", format!("{:?}", self.sizes))
             .field("room", self.room.to_string())
             .field("stubs", head)
-            .field("mkfs", version.lines().next().unwrap_or_default()))
+            .field("mkfs", version))
     }
 
     fn make(&self, mkfs: &Path, scratch: &Path, out: &Path) -> Result<()> {
@@ -150,9 +157,9 @@ pub fn of_folder(
     out: &Path,
 ) -> Result<()> {
     let mut tree = Tree {
+        proto: (filesystem == Filesystem::Xfs).then(String::new),
         bytes: room.bytes,
         inodes: room.files,
-        ..Tree::default()
     };
     open_up(root)?;
     tree.add(root, Path::new(""))
@@ -168,8 +175,8 @@ pub fn of_folder(
 /// What a folder holds.
 #[derive(Default)]
 struct Tree {
-    /// As mkfs.xfs takes it (its manual, "PROTOTYPE").
-    proto: String,
+    /// As mkfs.xfs takes it (its manual, "PROTOTYPE"), if that is to make the disk.
+    proto: Option<String>,
     /// Of the files, and of those that will be written.
     bytes: u64,
     /// Of everything.
@@ -183,22 +190,37 @@ impl Tree {
         items.sort_by_key(fs::DirEntry::file_name);
         for item in items {
             let (name, path) = (item.file_name(), below.join(item.file_name()));
-            let (name, kind) = (word(Path::new(&name))?, item.file_type()?);
+            let kind = item.file_type()?;
             self.inodes += 1;
             if !kind.is_symlink() {
                 open_up(&item.path())?;
             }
             if kind.is_dir() {
-                self.proto += &format!("{name} d--755 0 0\n");
+                self.line(|| Ok(format!("{} d--755 0 0", word(Path::new(&name))?)))?;
                 self.add(root, &path)?;
-                self.proto += "$\n";
+                self.line(|| Ok("$".into()))?;
             } else if kind.is_symlink() {
                 let target = fs::read_link(item.path())?;
-                self.proto += &format!("{name} l--777 0 0 {}\n", word(&target)?);
+                self.line(|| {
+                    let name = word(Path::new(&name))?;
+                    Ok(format!("{name} l--777 0 0 {}", word(&target)?))
+                })?;
             } else {
                 self.bytes += item.metadata()?.len().next_multiple_of(4096);
-                self.proto += &format!("{name} ---755 0 0 {}\n", word(&path)?);
+                self.line(|| {
+                    let name = word(Path::new(&name))?;
+                    Ok(format!("{name} ---755 0 0 {}", word(&path)?))
+                })?;
             }
+        }
+        Ok(())
+    }
+
+    /// Adds a line to the prototype, if there is to be one.
+    fn line(&mut self, line: impl FnOnce() -> Result<String>) -> Result<()> {
+        if let Some(proto) = &mut self.proto {
+            *proto += &line()?;
+            proto.push('\n');
         }
         Ok(())
     }
@@ -235,7 +257,8 @@ fn mkfs_xfs(mkfs: &Path, root: &Path, proto: &Path, tree: &Tree, out: &Path) -> 
         false => 32 << 20,
     };
     allocate(out, group + second)?;
-    let text = format!("/\n0 0\nd--755 0 0\n{}$\n", tree.proto);
+    let proto_lines = tree.proto.as_deref().unwrap_or_default();
+    let text = format!("/\n0 0\nd--755 0 0\n{proto_lines}$\n");
     fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
     let mut command = Command::new(mkfs);
     command
@@ -379,6 +402,26 @@ mod tests {
         for name in ["below/file", "below", ""] {
             let mode = fs::metadata(root.join(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o755, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_xfs_refuses_a_name_with_a_blank() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a b"), "").unwrap();
+        for filesystem in Filesystem::ALL {
+            let scratch = Scratch::new(dir.path()).unwrap();
+            let (mkfs, out) = (filesystem.mkfs().unwrap(), dir.path().join("disk"));
+            let made = of_folder(filesystem, &mkfs, &root, Room::NONE, &scratch, &out);
+            match filesystem {
+                Filesystem::Xfs => {
+                    let error = format!("{:#}", made.unwrap_err());
+                    assert!(error.contains("a b: mkfs.xfs cannot"), "{error}");
+                }
+                _ => made.unwrap(),
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A disk of packages of Debian and all that they depend on, as its maker furnishes them.
 
-use crate::disk::aligned::align_all;
+use crate::disk::aligned::{self, align_all};
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image::{self, Room};
 use crate::vm::scratch::Scratch;
@@ -53,7 +53,8 @@ impl Packaged<'_> {
             .field("furnished", self.key.id())
             .field("filesystem", self.filesystem.name())
             .field("arch", self.arch.name())
-            .field("aligned", self.aligned.to_string())
+            .field("aligned", aligned::key(self.aligned)?.id())
+            .field("image", image::LAYOUT)
             .field("packages", packages.names().join(" "))
             .field("maker", self.filesystem.version(&mkfs)?);
         let make = |dir: &Path| {

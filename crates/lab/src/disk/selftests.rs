@@ -59,10 +59,10 @@ pub fn ensure(
 
 fn disk_with(tests: &Path, cache: &Cache, observer: &dyn Observer) -> Result<PathBuf> {
     let mkfs = Filesystem::Xfs.mkfs()?;
-    let version = wideleaf_kit::tool::said(&mkfs, &["-V"])?;
     let key = Key::new()
         .field("layout", LAYOUT)
-        .field("mkfs", version.trim())
+        .field("image", image::LAYOUT)
+        .field("mkfs", Filesystem::Xfs.version(&mkfs)?)
         // An entry's folder has the name of its content.
         .field("tests", tests.to_string_lossy());
     let entry = cache.get_or_build(

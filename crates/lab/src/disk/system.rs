@@ -103,7 +103,7 @@ impl System<'_> {
             arch: self.arch,
             aligned: false,
             packages: Self::packages(self.install),
-            room: GROWS,
+            room: GROWS.or_more(self.install.room),
             key: (self.install.key())
                 .field("layout", LAYOUT)
                 .field("own", own.names().join(" "))

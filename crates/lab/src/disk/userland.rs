@@ -14,7 +14,7 @@
 //! - `/wideleaf/shifted/libcrypto.so.3`: Debian's static libcrypto linked by
 //!   lld, whose text is not congruent: each segment is shifted by a page.
 
-use crate::disk::aligned::align_all;
+use crate::disk::aligned::{self, align_all};
 use crate::disk::debian::remove_unused;
 use crate::disk::filesystem::Filesystem;
 use crate::disk::image;
@@ -97,13 +97,13 @@ impl Makers {
     }
 
     /// What they say they are.
-    fn versions(&self) -> Result<String> {
+    fn versions(&self, filesystem: Filesystem) -> Result<String> {
         let first = |program: &Path, option| {
             let text = wideleaf_kit::tool::said(program, &[option])?;
             anyhow::Ok(text.lines().next().unwrap_or_default().to_string())
         };
         Ok([
-            first(&self.mkfs, "-V")?,
+            filesystem.version(&self.mkfs)?,
             first(&self.compiler, "--version")?,
             first(&self.linker, "--version")?,
         ]
@@ -154,17 +154,13 @@ impl Userland {
         let sources = SOURCES
             .iter()
             .fold(Key::new(), |key, (name, text)| key.field(*name, *text));
-        // The others' keys stay what they were.
-        let key = match self.aligned {
-            true => Key::new().field("aligned", "1"),
-            false => Key::new(),
-        };
-        Ok(key
+        Ok(aligned::key(self.aligned)?
             .field("layout", LAYOUT)
+            .field("image", image::LAYOUT)
             .field("filesystem", self.filesystem.name())
             .field("arch", self.arch.name())
             .field("packages", packages.names().join(" "))
-            .field("makers", makers.versions()?)
+            .field("makers", makers.versions(self.filesystem)?)
             .field("sources", sources.id()))
     }
 
