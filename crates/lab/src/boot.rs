@@ -154,7 +154,7 @@ impl Bench<'_> {
                 profile: self.target.profile(),
                 out: &counts,
                 referee: common.referee,
-                sweep: common.sweep_model,
+                sweep: &common.sweep_model,
             }),
         };
         let limit = Duration::from_secs(time_limit_s.into()) + BOOT_GRACE;

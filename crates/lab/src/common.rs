@@ -9,6 +9,7 @@ use clap::builder::PossibleValuesParser;
 use serde::{Deserialize, Serialize};
 use wideleaf_kit::arch::Arch;
 use wideleaf_kit::named;
+use wideleaf_tlb::variant::{ALL, names};
 
 named!(
     /// The make that a guest's CPUs claim to be: of arm64, but for `max` and `zen`.
@@ -71,10 +72,17 @@ pub struct Common {
     #[arg(long)]
     pub referee: bool,
     /// Count the same runs by variants of the modelled CPU too, with one property changed each,
-    /// and show how far each change depends on them
-    #[arg(long)]
-    #[serde(default, skip_serializing_if = "is_off")]
-    pub sweep_model: bool,
+    /// and show how far each change depends on them: by these, or by all
+    #[arg(
+        long,
+        value_name = "VARIANTS",
+        value_delimiter = ',',
+        num_args = 0..=1,
+        default_missing_value = ALL,
+        value_parser = PossibleValuesParser::new(names().chain([ALL]))
+    )]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweep_model: Vec<String>,
     /// The kernels' configuration: debian, debian-cloud or debian-16k, Debian's of the source's
     /// version, or a file with a .config; drivers are left out, and what differs is told
     /// [default: the lab's own, of fragments]
@@ -101,10 +109,6 @@ pub struct Common {
     /// Seconds that one guest may take [default: what the job needs on a slow machine]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout: Option<u32>,
-}
-
-fn is_off(flag: &bool) -> bool {
-    !flag
 }
 
 impl Common {

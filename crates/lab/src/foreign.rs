@@ -184,7 +184,7 @@ impl Foreign {
                 profile: default_profile(arch),
                 out: &counts,
                 referee: true,
-                sweep: false,
+                sweep: &[],
             }),
         };
         let ended = silent::run(&qemu.path, &guest, &scratch.join("qemu.log"), self.limit);

@@ -6,11 +6,13 @@ use crate::disk::DiskFor;
 use crate::job::AnyJob;
 use crate::plan::{Disk, Plan};
 use crate::profiles::{self, default_profile};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use wideleaf_kbuild::{Arch, Base, Commit, Distribution, KernelDir, PageSize, Spec, Variant};
+use wideleaf_tlb::profile::Profile;
+use wideleaf_tlb::variant::chosen;
 
 /// Where kernels come from.
 #[derive(Clone, Debug)]
@@ -93,7 +95,7 @@ impl Target {
         if common.cpu_model == CpuModel::Zen && !common.cpu_model.fits(arch) {
             bail!("--cpu-model zen is no {arch} CPU: ask for --arch x86_64");
         }
-        check_sweep(job, &common)?;
+        check_sweep(job, &common, arch)?;
         let distribution = distribution(&common, arch, page_size)?;
         let plan = job.plan(&common, &own, arch, page_size)?;
         let disk = plan.disk.as_ref();
@@ -197,8 +199,8 @@ impl Target {
 }
 
 /// Whether there is something to sweep over.
-fn check_sweep(job: &dyn AnyJob, common: &Common) -> Result<()> {
-    if !common.sweep_model {
+fn check_sweep(job: &dyn AnyJob, common: &Common, arch: Arch) -> Result<()> {
+    if common.sweep_model.is_empty() {
         return Ok(());
     }
     if !job.facts().counts {
@@ -211,7 +213,12 @@ fn check_sweep(job: &dyn AnyJob, common: &Common) -> Result<()> {
             "--sweep-model: the referee judges TLB maintenance, which no model changes: leave --referee out"
         );
     }
-    Ok(())
+    let profile = common.profile.as_deref().unwrap_or(default_profile(arch));
+    let profile = Profile::by_name(profile)?;
+    let sweep = chosen(profile, &common.sweep_model);
+    sweep
+        .map(drop)
+        .map_err(|why| anyhow!("--sweep-model: {why}"))
 }
 
 /// The configuration that is asked for, which must be one of this architecture and page size.

@@ -5,6 +5,7 @@ use anyhow::{Result, anyhow, bail};
 use std::path::PathBuf;
 use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::profile::Profile;
+use wideleaf_tlb::variant::{Variant, chosen};
 
 /// Arguments, checked.
 #[derive(Debug)]
@@ -25,8 +26,8 @@ pub struct Args {
     pub ets2: bool,
     /// Whether vCPUs run in turn in one thread, if there are several.
     pub turns: bool,
-    /// Whether variants of the profile count the same accesses.
-    pub sweep: bool,
+    /// Variants of the profile that count the same accesses.
+    pub sweep: Vec<Variant>,
 }
 
 /// Whether the referee looks on.
@@ -41,7 +42,7 @@ pub enum Referee {
     Strict,
 }
 
-const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, bbm=LEVEL, ets2=on, turns=on, sweep=on";
+const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and optional ram_base=ADDRESS, referee=on or referee=strict, bbm=LEVEL, ets2=on, turns=on, sweep=all or sweep=NAME+NAME";
 
 /// Parses `args`, of the form `name=value`.
 ///
@@ -51,7 +52,7 @@ const USAGE: &str = "known arguments are profile=NAME, ram=FILE, out=FILE, and o
 pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args> {
     let (mut profile, mut ram, mut out) = (None, None, None);
     let (mut referee, mut turns, mut bbm, mut ets2) = (Referee::Off, false, None, false);
-    let mut sweep = false;
+    let mut sweep = Vec::new();
     let mut ram_base = match arch {
         Arch::Arm64 => 0x4000_0000,
         Arch::X86_64 => 0,
@@ -69,7 +70,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
             "bbm" => bbm = Some(level(value)?),
             "ets2" => ets2 = on_or_off(name, value)?,
             "turns" => turns = on_or_off(name, value)?,
-            "sweep" => sweep = on_or_off(name, value)?,
+            "sweep" => sweep = value.split('+').collect(),
             _ => bail!("argument {name:?} is not known; {USAGE}"),
         }
     }
@@ -78,6 +79,7 @@ pub fn parse<'a>(arch: Arch, args: impl Iterator<Item = &'a str>) -> Result<Args
         let names = Profile::names(arch).join(", ");
         anyhow!("{}; profiles for {arch}: {names}", missing("profile"))
     })?;
+    let sweep = chosen(profile, &sweep).map_err(|why| anyhow!("sweep=: {why}"))?;
     Ok(Args {
         profile,
         bbm: bbm.unwrap_or(profile.bbm),
@@ -192,8 +194,9 @@ mod tests {
         assert!(e.contains("ets2=1") && e.contains("on or off"), "{e}");
         let e = error(Arch::Arm64, &["turns=yes"]);
         assert!(e.contains("turns=yes") && e.contains("on or off"), "{e}");
-        let e = error(Arch::Arm64, &["sweep=all"]);
-        assert!(e.contains("sweep=all") && e.contains("on or off"), "{e}");
+        let needed = ["profile=neoverse-v2", "ram=x", "out=y"];
+        let e = error(Arch::Arm64, &[&needed[..], &["sweep=random+no"]].concat());
+        assert!(e.contains("no variant no: it has tree-plru"), "{e}");
         let e = error(Arch::Arm64, &["fast"]);
         assert!(e.contains("\"fast\""), "{e}");
     }

@@ -18,7 +18,6 @@ use wideleaf_kit::arch::Arch;
 use wideleaf_tlb::mmu::Mmu;
 use wideleaf_tlb::model::{Core, Side};
 use wideleaf_tlb::report::{Cpu, Report, SCHEMA};
-use wideleaf_tlb::variant::variants;
 use wideleaf_tlb::{arm64, x86};
 
 /// The plugin, once it is installed.
@@ -48,10 +47,7 @@ pub fn start_vcpu(plugin: &Plugin, index: u32) -> Result<()> {
         Arch::X86_64 => Mmu::X86(x86::Mmu::new(x86::Regs::default())),
     };
     let profile = plugin.args.profile;
-    let variants = match plugin.args.sweep {
-        true => variants(profile),
-        false => Vec::new(),
-    };
+    let variants = plugin.args.sweep.clone();
     let core = Core::with_variants(profile, variants, plugin.ram()?, mmu);
     plugin.inline(index).page = NO_PAGE;
     let vcpu = Box::new(Vcpu::new(core, registers, index));

@@ -2,7 +2,7 @@
 //! QEMU TCG plugin that feeds [`wideleaf_tlb`] with what a guest does.
 //!
 //! ```text
-//! -plugin libwideleaf_plugin.so,profile=neoverse-v2,ram=FILE,out=FILE[,ram_base=ADDR][,referee=on][,turns=on][,sweep=on]
+//! -plugin libwideleaf_plugin.so,profile=neoverse-v2,ram=FILE,out=FILE[,ram_base=ADDR][,referee=on][,turns=on][,sweep=all]
 //! ```
 //!
 //! What counts as what:
@@ -37,7 +37,7 @@
 //! - **Referee**: with `referee=on` stores to page tables, TLB maintenance,
 //!   barriers and accesses also go to [`wideleaf_tlb::referee`]; see `watch.rs`.
 //!
-//! - **Variants**: with `sweep=on` variants of the profile see the same accesses and maintenance; see
+//! - **Variants**: with `sweep=` variants of the profile see the same accesses and maintenance; see
 //!   [`wideleaf_tlb::variant`].
 //!
 //! Hot paths allocate nothing and take no lock. A block is instrumented with

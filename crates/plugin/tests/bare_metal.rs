@@ -124,7 +124,7 @@ fn variants_count_beside_the_profile_and_change_none_of_its_counts() {
         }
         let alone = guest.report(profile);
         assert!(alone.models.is_empty());
-        let swept = guest.report_of(profile, ",sweep=on", &[]);
+        let swept = guest.report_of(profile, ",sweep=all", &[]);
         // The first is the firmware's, in which time is the host's.
         assert_eq!(swept.phases[1..], alone.phases[1..]);
         assert!(swept.models.len() > 10);

@@ -63,6 +63,45 @@ const CHANGES: [(&str, &str, Change); 17] = [
         |d| Design { walk_cache: WALK_CACHE, ..d }),
 ];
 
+/// Asks for all variants.
+pub const ALL: &str = "all";
+
+const NO_COALESCING: &str = "no-coalescing";
+
+/// Names of the variants of all profiles.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CHANGES
+        .iter()
+        .map(|(name, ..)| *name)
+        .chain([NO_COALESCING])
+}
+
+/// Those of the variants of a profile that are asked for by name, or by [`ALL`].
+///
+/// # Errors
+///
+/// A name that is of none of its variants, and theirs.
+pub fn chosen(profile: &Profile, names: &[impl AsRef<str>]) -> Result<Vec<Variant>, String> {
+    let mut variants = variants(profile);
+    let asked = |known: &str| {
+        names
+            .iter()
+            .any(|name| [known, ALL].contains(&name.as_ref()))
+    };
+    let is_known = |name: &str| name == ALL || variants.iter().any(|one| one.name == name);
+    if let Some(unknown) = names.iter().find(|name| !is_known(name.as_ref())) {
+        let known: Vec<_> = variants.iter().map(|one| one.name).collect();
+        return Err(format!(
+            "{} has no variant {}: it has {}",
+            profile.name,
+            unknown.as_ref(),
+            known.join(", ")
+        ));
+    }
+    variants.retain(|one| asked(one.name));
+    Ok(variants)
+}
+
 /// The variants of a profile, in the order in which reports have them. A change that leaves it as
 /// it is makes none.
 pub fn variants(profile: &Profile) -> Vec<Variant> {
@@ -79,7 +118,7 @@ pub fn variants(profile: &Profile) -> Vec<Variant> {
     }
     if profile.coalesce.is_some() {
         all.push(Variant {
-            name: "no-coalescing",
+            name: NO_COALESCING,
             about: "each page is an entry by itself",
             design: Design {
                 coalescing: Coalescing::default(),
@@ -165,6 +204,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn variants_are_asked_for_by_name() {
+        let chosen = |asked: &[&str]| {
+            let found = chosen(Profile::by_name("zen4").unwrap(), asked);
+            found.map(|all| all.into_iter().map(|one| one.name).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            chosen(&["random", "half-l2"]).unwrap(),
+            ["random", "half-l2"]
+        );
+        assert_eq!(chosen(&[ALL]).unwrap().len(), of("zen4").len());
+        assert_eq!(chosen(&[]).unwrap(), [""; 0]);
+        let error = chosen(&["no-contiguous"]).unwrap_err();
+        assert!(
+            error.contains("zen4 has no variant no-contiguous: it has tree-plru"),
+            "{error}"
+        );
+        assert!(
+            of("zen4")
+                .iter()
+                .all(|one| names().any(|name| name == one.name))
+        );
     }
 
     #[test]

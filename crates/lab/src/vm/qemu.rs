@@ -72,8 +72,8 @@ pub struct Plugin<'a> {
     pub out: &'a Path,
     /// Whether the referee looks on.
     pub referee: bool,
-    /// Whether variants of the profile count too.
-    pub sweep: bool,
+    /// Variants of the profile that count too, by name.
+    pub sweep: &'a [String],
 }
 
 /// The physical address at which guest memory begins (QEMU's `hw/arm/virt.c`,
@@ -194,6 +194,10 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
         pluggable(&mut args, bytes);
     }
     if let Some(plugin) = &guest.plugin {
+        let sweep = match plugin.sweep {
+            [] => String::new(),
+            names => format!(",sweep={}", names.join("+")),
+        };
         // `file` has to come first: QEMU takes what follows as its arguments.
         let value = format!(
             "file={},profile={},ram_base={:#x},ram={},out={},referee={}",
@@ -205,7 +209,7 @@ fn arguments(guest: &Guest<'_>) -> Vec<OsString> {
             if plugin.referee { "on" } else { "off" }
         ) + promises(guest.arch, guest.cpu_model)
             + if guest.cpus > 1 { ",turns=on" } else { "" }
-            + if plugin.sweep { ",sweep=on" } else { "" };
+            + &sweep;
         args.plain("-plugin").push(value);
     }
     args.list
@@ -305,7 +309,7 @@ mod tests {
             profile: "neoverse-v2",
             out: Path::new("/s/counts"),
             referee: true,
-            sweep: false,
+            sweep: &[],
         }
     }
 
@@ -534,10 +538,10 @@ mod tests {
         assert!(args.contains("out=/s/counts,referee=on"), "{args}");
         assert!(joined(Arch::X86_64, None, Some(plugin())).contains("ram_base=0x0,"));
         let sweep = Plugin {
-            sweep: true,
+            sweep: &["random".into(), "half-l2".into()],
             ..plugin()
         };
-        assert!(joined(Arch::X86_64, None, Some(sweep)).contains(",sweep=on"));
+        assert!(joined(Arch::X86_64, None, Some(sweep)).contains(",sweep=random+half-l2"));
         assert!(!args.contains("sweep"), "{args}");
     }
 

@@ -166,7 +166,9 @@ impl Run {
         if !self.on.kernel.is_empty() && targets.iter().filter(is_first).count() > 1 {
             bail!("--kernel names kernels of one base, architecture and page size: name these too");
         }
-        if self.common.sweep_model && (variants.len() < 2 || variants[0] != Variant::Pristine) {
+        if !self.common.sweep_model.is_empty()
+            && (variants.len() < 2 || variants[0] != Variant::Pristine)
+        {
             bail!(
                 "--sweep-model is about changes: it needs a pristine kernel and another one, \
                  leave --variants out"

@@ -386,6 +386,7 @@ mod tests {
             "--job storm --config debian-cloud --extra kunit",
             "--config debian-16k --base 7.3",
             "--sweep-model",
+            "--sweep-model random,half-l2 --arch x86_64",
         ] {
             let command = super::super::repeat::command(&comparison(args));
             let again = command.strip_prefix("wideleaf lab run ").unwrap();
@@ -467,6 +468,11 @@ mod tests {
             ("--job boot --sweep-model", "counts no TLB misses"),
             ("--sweep-model --referee", "leave --referee out"),
             ("--sweep-model --variants patched", "leave --variants out"),
+            ("--sweep-model nonsense", "tree-plru"),
+            (
+                "--sweep-model no-contiguous --base 7.3 --arch x86_64",
+                "zen4 has no variant no-contiguous: it has tree-plru",
+            ),
             (
                 "--align",
                 "--align is no option of the job exec, only of program",
