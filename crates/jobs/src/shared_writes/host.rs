@@ -24,18 +24,19 @@ const MOST: u64 = 48 << 20;
 /// Limits for a kernel whose faults map all of a folio that fits, and make writable what fits of one
 /// that is mapped read-only: the instructions for a page in one case, in hundredths of another's.
 /// Where tmpfs has no large folio its ways are the same work, and their counts differ by less than
-/// one.
+/// one. A distribution's kernel does more for each fault than the lab's, of which these cases take
+/// more: with Debian's it was 1.24 and 1.63 × at most.
 const LIMITS: [(&str, &str, u64); 8] = [
     ("disk.large", "disk.small", 100),
-    ("disk.cut", "disk.large", 120),
-    ("disk.askew", "disk.large", 120),
+    ("disk.cut", "disk.large", 130),
+    ("disk.askew", "disk.large", 130),
     ("tmpfs.large", "tmpfs.small", 101),
     ("tmpfs.cut", "tmpfs.small", 101),
     ("tmpfs.askew", "tmpfs.small", 101),
     // Entries of a contiguous group are cleared before they are set, and there is one round over
     // which the work's beginning and end are spread, not four.
-    ("disk.read", "disk.large", 160),
-    ("disk.synced", "disk.large", 160),
+    ("disk.read", "disk.large", 170),
+    ("disk.synced", "disk.large", 170),
 ];
 
 /// The row that is shown by the page.
@@ -260,10 +261,10 @@ mod tests {
         let good = [
             ("disk.small", 1000),
             ("disk.large", 100),
-            ("disk.cut", 120),
-            ("disk.askew", 119),
+            ("disk.cut", 130),
+            ("disk.askew", 129),
             ("disk.read", 150),
-            ("disk.synced", 160),
+            ("disk.synced", 170),
             ("tmpfs.small", 1000),
             ("tmpfs.large", 1000),
             ("tmpfs.cut", 1000),
@@ -271,9 +272,9 @@ mod tests {
         ];
         assert_eq!(failed(Variant::Patched, &good), Vec::<String>::new());
         let mut bad = good;
-        bad[2].1 = 121;
+        bad[2].1 = 131;
         assert!(
-            failed(Variant::Patched, &bad)[0].starts_with("disk.cut.instructions by page<=120%")
+            failed(Variant::Patched, &bad)[0].starts_with("disk.cut.instructions by page<=130%")
         );
         // What is not there was not shown.
         assert_eq!(failed(Variant::Patched, &bad[..2]).len(), LIMITS.len() - 1);
