@@ -17,6 +17,9 @@ use wideleaf_kit::tool;
 /// Private lists older than this are fetched again.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
+/// The file of private lists that is as old as they are.
+const UPDATED: &str = "updated";
+
 /// Where Debian's archive keys are installed.
 const KEYRINGS: &str = "/usr/share/keyrings";
 
@@ -108,7 +111,7 @@ impl Lists {
         else {
             return Ok(());
         };
-        let stamp = dir.join("updated");
+        let stamp = dir.join(UPDATED);
         if !force && is_fresh(&stamp) {
             return Ok(());
         }
@@ -135,7 +138,7 @@ impl Lists {
         let mut update = self.apt("apt-get");
         update.args(["-q", "--error-on=any", "update"]);
         run(&mut update)?;
-        write("updated", "")
+        write(UPDATED, "")
     }
 
     /// The same if they are old. If apt cannot, those that are there will do, and `observer` is told;
@@ -150,7 +153,7 @@ impl Lists {
 
     /// The version that these lists offer, if they offer one.
     pub fn candidate(&self, package: &str) -> Result<Option<String>> {
-        if matches!(self, Self::Private(lists) if !lists.dir.join("updated").exists()) {
+        if matches!(self, Self::Private(lists) if !lists.dir.join(UPDATED).exists()) {
             return Ok(None);
         }
         let policy = tool::stdout(self.apt("apt-cache").args(["policy", package]))?;
@@ -442,7 +445,7 @@ mod tests {
     #[test]
     fn lists_go_stale() {
         let dir = tempfile::tempdir().unwrap();
-        let stamp = dir.path().join("updated");
+        let stamp = dir.path().join(UPDATED);
         assert!(!is_fresh(&stamp));
         let file = fs::File::create(&stamp).unwrap();
         assert!(is_fresh(&stamp));

@@ -139,7 +139,8 @@ impl Registers {
         (self.arch == Arch::Arm64).then(|| self.general(LINK))
     }
 
-    /// Where the frame record of the function is that runs. arm64 only: Linux on x86 keeps none.
+    /// Where the frame record of the function is that runs. arm64 only: Linux on x86 keeps
+    /// none with its usual unwinder (ORC).
     pub fn frame(&mut self) -> Option<u64> {
         (self.arch == Arch::Arm64).then(|| self.general(FRAME))
     }

@@ -13,9 +13,6 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 use wideleaf_guest::kit::mapping::Mapping;
 
-/// Of fsx, beside its files, which are numbers.
-const CONFIGURATION: &str = "fsx.toml";
-
 /// stress-ng's status of a stressor that failed, so that the host reads both alike.
 const FAILED: End = End::Exit(2);
 
@@ -43,10 +40,6 @@ struct Instance {
 pub fn run(stage: &mut Stage<'_>, name: &str, folder: &str, program: &Again) -> Result<Stressed> {
     let (root, seed) = (&stage.task.root, stage.task.seed);
     let place = format!("{root}{folder}");
-    if let Again::Fsx(configuration) = program {
-        let path = format!("{place}/{CONFIGURATION}");
-        fs::write(&path, configuration).context(path)?;
-    }
     let reader = stage.crew.start("reader", || {
         read_as_text(Path::new(&place), &mut Rng::with_seed(seed))
     })?;
@@ -105,13 +98,25 @@ impl Again {
         }
     }
 
+    /// What a run on the file or the folder `files` finds there, as the stage sees that.
+    fn prepare(&self, files: &str) -> Result<()> {
+        match self {
+            Self::Fsx(configuration) => {
+                let path = configuration_of(files);
+                fs::write(&path, configuration).context(path)
+            }
+            // It would remove its files by a shell, which is not there.
+            Self::Fsstress => empty(Path::new(files)),
+        }
+    }
+
     /// The command of a run in the folder `folder`, on the file or the folder `files` in it.
     fn line(&self, folder: &str, files: &str, seed: u64) -> String {
         let operations = self.operations();
         match self {
             Self::Fsx(_) => format!(
-                "/usr/bin/fsx -N {operations} -S {seed} -P {folder} -f {folder}/{CONFIGURATION} \
-                 {files}"
+                "/usr/bin/fsx -N {operations} -S {seed} -P {folder} -f {} {files}",
+                configuration_of(files)
             ),
             // To it, seed 0 is the time.
             Self::Fsstress => format!(
@@ -133,15 +138,17 @@ impl Instance {
     ) -> Result<Self> {
         let seed = stage.task.seed + run * u64::from(stage.task.instances) + u64::from(number);
         let files = format!("{folder}/{number}");
-        if let Again::Fsstress = program {
-            // It would remove its files by a shell, which is not there.
-            empty(Path::new(&format!("{}{files}", stage.task.root)))?;
-        }
+        program.prepare(&format!("{}{files}", stage.task.root))?;
         let line = program.line(folder, &files, seed);
         let mut command = stage.command(&line, &output(number))?;
         let child = command.spawn().context(line)?;
         Ok(Self { number, run, child })
     }
+}
+
+/// Of fsx on the file `files`.
+fn configuration_of(files: &str) -> String {
+    format!("{files}.toml")
 }
 
 /// An empty folder, whatever was there.

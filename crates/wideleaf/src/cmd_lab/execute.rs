@@ -5,7 +5,7 @@ use super::arguments::Run;
 use super::outcome::failures;
 use crate::screen::Screen;
 use crate::stdout::tell;
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -28,9 +28,25 @@ struct Done {
     failures: Vec<Failure>,
 }
 
-/// Whether the others go on when this target has failed so.
-fn goes_on_without(target: &Target, error: &Error) -> bool {
-    target.part.is_some() && !error.is::<Interrupted>()
+impl Done {
+    /// What a run gave, if that ends nothing: a part of a job that fails is told, and the others go
+    /// on.
+    fn found<T>(
+        &mut self,
+        target: &Target,
+        result: Result<T>,
+        observer: &dyn Observer,
+    ) -> Result<Option<T>> {
+        match result {
+            Err(error) if target.part.is_some() && !error.is::<Interrupted>() => {
+                observer.event(Event::Note(&format!("{target}: {error:#}")));
+                let failed = std::slice::from_ref(target);
+                self.failures.extend(failures(failed, &error));
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
 }
 
 impl Run {
@@ -60,8 +76,7 @@ impl Run {
         }
     }
 
-    /// Runs `targets` and prints their tables, as far as that goes. A part of a job that fails is
-    /// told, and the others go on.
+    /// Runs `targets` and prints their tables, as far as that goes.
     fn compare(&self, targets: &[Target], done: &mut Done, screen: &Screen) -> Result<Result<()>> {
         scratch::install();
         self.check_named(targets)?;
@@ -73,15 +88,8 @@ impl Run {
         // What cannot be printed is no reason to lose what was found.
         let mut printed = Ok(());
         for target in targets {
-            let comparison = match lab.compare(target) {
-                Ok(comparison) => comparison,
-                Err(error) if goes_on_without(target, &error) => {
-                    screen.event(Event::Note(&format!("{target}: {error:#}")));
-                    done.failures
-                        .extend(failures(std::slice::from_ref(target), &error));
-                    continue;
-                }
-                Err(error) => return Err(error),
+            let Some(comparison) = done.found(target, lab.compare(target), screen)? else {
+                continue;
             };
             if !self.is_for_machines() {
                 let text = table::render(target.job, &comparison, self.digits())?;
@@ -207,5 +215,60 @@ impl Run {
         } else {
             ExitCode::FAILURE
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    #[command(no_binary_name = true)]
+    struct Cli {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    struct Silent;
+    impl Observer for Silent {
+        fn event(&self, _: Event<'_>) {}
+    }
+
+    /// Which of the job's parts ran, and what failed, where `of` says how each ends.
+    fn run(words: &str, of: fn(&str) -> Result<()>) -> (Result<Vec<String>>, Vec<String>) {
+        let cli = Cli::try_parse_from(words.split_whitespace()).unwrap();
+        let mut done = Done::default();
+        let mut ran = Vec::new();
+        let result = cli.run.targets().unwrap().into_iter().try_for_each(|one| {
+            let part = one.part.clone().unwrap_or_default();
+            let found = done.found(&one, of(&part), &Silent)?;
+            ran.extend(found.map(|()| part));
+            Ok(())
+        });
+        let failed = done.failures.into_iter().map(|failure| failure.name);
+        (result.map(|()| ran), failed.collect())
+    }
+
+    #[test]
+    fn a_part_that_fails_is_told_and_the_others_go_on() {
+        let of = |part: &str| match part {
+            "gcc" => Err(anyhow!("Debian has no gcc-14")),
+            _ => Ok(()),
+        };
+        let (ran, failed) = run("program --programs perl,gcc,clang", of);
+        assert_eq!(ran.unwrap(), ["perl", "clang"]);
+        assert_eq!(failed.len(), 1);
+        assert!(failed[0].contains("gcc"), "{failed:?}");
+    }
+
+    #[test]
+    fn an_interrupt_ends_all_and_so_does_the_failure_of_a_job_without_parts() {
+        let interrupted = |_: &str| Err(Interrupted(2).into());
+        let (ran, failed) = run("program --programs gcc,clang", interrupted);
+        assert!(ran.is_err() && failed.is_empty(), "{failed:?}");
+        let (ran, failed) = run("exec", |_| Err(anyhow!("no disk")));
+        assert!(ran.is_err() && failed.is_empty(), "{failed:?}");
     }
 }
