@@ -47,8 +47,8 @@ pub fn key(is_aligned: bool) -> Result<Key> {
 ///
 /// # Errors
 ///
-/// A program or library that was refused, with the reason; a folder that
-/// cannot be read; or that there was nothing to align.
+/// A program or library that was refused for what is in it, with the reason; a folder that cannot
+/// be read; or that there was nothing to align.
 pub fn align_all(root: &Path) -> Result<usize> {
     let options = options();
     let mut aligned = 0;
@@ -60,8 +60,9 @@ pub fn align_all(root: &Path) -> Result<usize> {
         }
         match align(entry.path(), Target::InPlace, &options) {
             Ok(report) => aligned += usize::from(report.status == Status::Aligned),
-            // Objects: no loader ever sees them.
-            Err(Refusal::Kind(_)) => {}
+            // Objects, which no loader ever sees, and what it does not change unasked, as a setuid
+            // program.
+            Err(Refusal::Kind(_) | Refusal::Protected(_)) => {}
             Err(refusal) => {
                 return Err(refusal).with_context(|| entry.path().display().to_string());
             }
@@ -83,6 +84,7 @@ fn is_elf(path: &Path) -> Result<bool> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     /// The test's own executable is a program that the linker has not aligned at
     /// 2M.
@@ -97,10 +99,14 @@ mod tests {
         std::os::unix::fs::symlink("program", bin.join("link")).unwrap();
         fs::write(bin.join("script"), "#!/bin/sh\n").unwrap();
         fs::write(bin.join("empty"), "").unwrap();
+        let setgid = bin.join("setgid");
+        fs::copy(&program, &setgid).unwrap();
+        fs::set_permissions(&setgid, fs::Permissions::from_mode(0o2755)).unwrap();
         assert_eq!(align_all(root.path()).unwrap(), 1);
         let read = |name: &str| fs::read(bin.join(name)).unwrap();
         assert!(read("program") != fs::read(&program).unwrap());
         assert!(read("program") == read("other"));
+        assert!(read("setgid") == fs::read(&program).unwrap());
         assert!(bin.join("link").symlink_metadata().unwrap().is_symlink());
         assert_eq!(read("script"), b"#!/bin/sh\n");
         let again = align_all(root.path()).unwrap_err().to_string();

@@ -20,7 +20,7 @@ use wideleaf_cache::{Cache, Key};
 use wideleaf_kbuild::Arch;
 
 /// Part of the key of every disk: to be raised when the same files give another image.
-pub(super) const LAYOUT: &str = "3";
+pub(super) const LAYOUT: &str = "4";
 
 /// The cache's kind of entry that holds an image.
 const KIND: &str = "image";
@@ -30,9 +30,6 @@ const UUID: &str = "57494445-4c45-4146-8000-000000000001";
 
 /// Bytes of an ext4 journal where there is one.
 const JOURNAL: u64 = 32 << 20;
-
-/// Files, folders and links that are many, see [`mkfs_xfs`].
-const MANY: u64 = 2000;
 
 /// Room of a disk that a guest may fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -245,18 +242,13 @@ fn word(path: &Path) -> Result<&str> {
         })
 }
 
-/// Two allocation groups, as mkfs insists on a second superblock: a large one
-/// with the log and the files, and the smallest possible one. XFS spreads
-/// folders over the groups, each with its files: where there are many, the
-/// second one has to hold as much as the first.
+/// Two allocation groups, as mkfs insists on a second superblock, and equal ones: XFS spreads
+/// folders over the groups, each with its files, and mkfs cannot add a name to a folder whose group
+/// is full. What is not used takes no room in the sparse file.
 fn mkfs_xfs(mkfs: &Path, root: &Path, proto: &Path, tree: &Tree, out: &Path) -> Result<Command> {
     // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
     let group = tree.bytes.next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);
-    let second = match tree.inodes > MANY {
-        true => group,
-        false => 32 << 20,
-    };
-    allocate(out, group + second)?;
+    allocate(out, 2 * group)?;
     let proto_lines = tree.proto.as_deref().unwrap_or_default();
     let text = format!("/\n0 0\nd--755 0 0\n{proto_lines}$\n");
     fs::write(proto, text).with_context(|| format!("cannot write {}", proto.display()))?;
