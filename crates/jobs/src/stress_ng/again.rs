@@ -98,7 +98,7 @@ impl Again {
         }
     }
 
-    /// What a run on the file or the folder `files` finds there, as the stage sees that.
+    /// Puts there what a run on the file or the folder `files` wants, a path as the stage sees it.
     fn prepare(&self, files: &str) -> Result<()> {
         match self {
             Self::Fsx(configuration) => {

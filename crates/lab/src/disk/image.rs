@@ -244,7 +244,7 @@ fn word(path: &Path) -> Result<&str> {
 
 /// Two allocation groups, as mkfs insists on a second superblock, and equal ones: XFS spreads
 /// folders over the groups, each with its files, and mkfs cannot add a name to a folder whose group
-/// is full. What is not used takes no room in the sparse file.
+/// is full. Unused blocks take no room in the sparse file.
 fn mkfs_xfs(mkfs: &Path, root: &Path, proto: &Path, tree: &Tree, out: &Path) -> Result<Command> {
     // mkfs.xfs refuses less than 300M in all; 64M of log, 64M to spare.
     let group = tree.bytes.next_multiple_of(1 << 20).max(192 << 20) + (128 << 20);

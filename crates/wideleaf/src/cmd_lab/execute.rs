@@ -29,8 +29,8 @@ struct Done {
 }
 
 impl Done {
-    /// What a run gave, if that ends nothing: a part of a job that fails is told, and the others go
-    /// on.
+    /// The result of a run, if it ends nothing: a part of a job that fails is told, and the others
+    /// go on.
     fn found<T>(
         &mut self,
         target: &Target,
@@ -236,7 +236,7 @@ mod tests {
         fn event(&self, _: Event<'_>) {}
     }
 
-    /// Which of the job's parts ran, and what failed, where `of` says how each ends.
+    /// The job's parts that ran, and those that failed, where `of` says how each ends.
     fn run(words: &str, of: fn(&str) -> Result<()>) -> (Result<Vec<String>>, Vec<String>) {
         let cli = Cli::try_parse_from(words.split_whitespace()).unwrap();
         let mut done = Done::default();
