@@ -397,6 +397,24 @@ mod tests {
         }
     }
 
+    /// A folder in a group that its files fill, and that needs more blocks for their names.
+    #[test]
+    fn xfs_holds_folders_of_many_files_beside_large_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        for folder in ["one", "other"] {
+            let folder = root.join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("0"), vec![1; 31 << 20]).unwrap();
+            for number in 100..300 {
+                fs::write(folder.join(format!("{number}{:x>200}", "")), "x").unwrap();
+            }
+        }
+        let scratch = Scratch::new(dir.path()).unwrap();
+        let (mkfs, out) = (Filesystem::Xfs.mkfs().unwrap(), dir.path().join("disk"));
+        of_folder(Filesystem::Xfs, &mkfs, &root, Room::NONE, &scratch, &out).unwrap();
+    }
+
     #[test]
     fn only_xfs_refuses_a_name_with_a_blank() {
         let dir = tempfile::tempdir().unwrap();
