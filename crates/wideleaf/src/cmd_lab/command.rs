@@ -205,7 +205,7 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use anyhow::{Result, bail};
     use clap::{Args, Command, CommandFactory, Parser};
@@ -224,7 +224,8 @@ mod tests {
         run: Run,
     }
 
-    fn parse(args: &str) -> Result<Vec<Target>> {
+    /// The targets of a command line.
+    pub fn parse(args: &str) -> Result<Vec<Target>> {
         let words: Vec<OsString> = with_job(args.split_whitespace().map(Into::into).collect());
         match Cli::try_parse_from(&words) {
             Ok(cli) => cli.run.targets(),

@@ -221,15 +221,8 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd_lab::command::tests::parse;
     use anyhow::anyhow;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    #[command(no_binary_name = true)]
-    struct Cli {
-        #[command(flatten)]
-        run: Run,
-    }
 
     struct Silent;
     impl Observer for Silent {
@@ -238,10 +231,9 @@ mod tests {
 
     /// The job's parts that ran, and those that failed, where `of` says how each ends.
     fn run(words: &str, of: fn(&str) -> Result<()>) -> (Result<Vec<String>>, Vec<String>) {
-        let cli = Cli::try_parse_from(words.split_whitespace()).unwrap();
         let mut done = Done::default();
         let mut ran = Vec::new();
-        let result = cli.run.targets().unwrap().into_iter().try_for_each(|one| {
+        let result = parse(words).unwrap().into_iter().try_for_each(|one| {
             let part = one.part.clone().unwrap_or_default();
             let found = done.found(&one, of(&part), &Silent)?;
             ran.extend(found.map(|()| part));
