@@ -3,8 +3,9 @@
 //! those of `lab run`.
 
 use super::arguments::{Run, RunArgs};
+use anyhow::{Result, bail};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, Args, Command, FromArgMatches, Id};
+use clap::{ArgMatches, Args, Command, FromArgMatches, Id, Parser};
 use std::ffi::OsString;
 use std::sync::LazyLock;
 use wideleaf_jobs::registry;
@@ -76,6 +77,41 @@ impl FromArgMatches for Run {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Cli {
+    #[command(flatten)]
+    run: Run,
+}
+
+/// `lab run` with these words, as a row of a matrix has them.
+///
+/// # Errors
+///
+/// Words that `lab run` would refuse, without clap's hints on usage.
+pub fn parse(words: impl Iterator<Item = OsString>) -> Result<Run> {
+    let words = with_job(words.collect());
+    match Cli::try_parse_from(&words) {
+        Ok(cli) => Ok(cli.run),
+        Err(error) => match explain(&error, &words) {
+            Some(why) => bail!("{why}"),
+            None => bail!("{}", first_sentence(&error.render().to_string())),
+        },
+    }
+}
+
+/// The words of clap without its hints on usage.
+fn first_sentence(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
+    let lines = lines.take_while(|line| !line.starts_with("For more information"));
+    let lines: Vec<_> = lines
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let text = lines.join(" ");
+    text.strip_prefix("error: ").unwrap_or(&text).to_string()
 }
 
 /// The command of one job.
@@ -207,9 +243,7 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> Option<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use anyhow::{Result, bail};
-    use clap::{Args, Command, CommandFactory, Parser};
-    use std::ffi::OsString;
+    use clap::CommandFactory;
     use wideleaf_jobs::registry;
     use wideleaf_kbuild::KernelDir;
     use wideleaf_kbuild::{Arch, Base, PageSize, Variant};
@@ -217,23 +251,9 @@ pub(super) mod tests {
     use wideleaf_lab::profiles;
     use wideleaf_lab::target::{Kernels, Target};
 
-    #[derive(Parser)]
-    #[command(no_binary_name = true)]
-    struct Cli {
-        #[command(flatten)]
-        run: Run,
-    }
-
     /// The targets of a command line.
     pub fn parse(args: &str) -> Result<Vec<Target>> {
-        let words: Vec<OsString> = with_job(args.split_whitespace().map(Into::into).collect());
-        match Cli::try_parse_from(&words) {
-            Ok(cli) => cli.run.targets(),
-            Err(error) => match explain(&error, &words) {
-                Some(why) => bail!("{why}"),
-                None => Err(error.into()),
-            },
-        }
+        super::parse(args.split_whitespace().map(Into::into))?.targets()
     }
 
     fn refusal(args: &str) -> String {

@@ -4,7 +4,7 @@
 use super::super::arguments::Run;
 use super::super::command::{self, of_job};
 use anyhow::{Context, Result, bail};
-use clap::{Arg, ArgAction, Parser};
+use clap::{Arg, ArgAction};
 use std::collections::BTreeMap;
 use std::path::Path;
 use wideleaf_jobs::registry;
@@ -27,13 +27,6 @@ const OWN: [&str; 9] = [
     "help",
 ];
 
-#[derive(Parser)]
-#[command(no_binary_name = true)]
-struct Cli {
-    #[command(flatten)]
-    run: Run,
-}
-
 /// The rows of a matrix file.
 ///
 /// # Errors
@@ -53,14 +46,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>, Mistake> {
 ///
 /// Rows that `lab run` would refuse.
 pub fn parse(words: &[String]) -> Result<(Run, Target)> {
-    let words = command::with_job(words.iter().map(Into::into).collect());
-    let run = match Cli::try_parse_from(&words) {
-        Ok(cli) => cli.run,
-        Err(error) => match command::explain(&error, &words) {
-            Some(why) => bail!("{why}"),
-            None => bail!("{}", first_sentence(&error.render().to_string())),
-        },
-    };
+    let run = command::parse(words.iter().map(Into::into))?;
     let mut targets = run.targets()?;
     let target = targets.pop().context("a row asks for one comparison")?;
     if let (Some(other), Some(part)) = (targets.pop(), &target.part) {
@@ -68,18 +54,6 @@ pub fn parse(words: &[String]) -> Result<(Run, Target)> {
         bail!("{other} and {part} have a disk each: write a row for each");
     }
     Ok((run, target))
-}
-
-/// The words of clap without its hints on usage.
-fn first_sentence(text: &str) -> String {
-    let lines = text.lines().take_while(|line| !line.starts_with("Usage:"));
-    let lines = lines.take_while(|line| !line.starts_with("For more information"));
-    let lines: Vec<_> = lines
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    let text = lines.join(" ");
-    text.strip_prefix("error: ").unwrap_or(&text).to_string()
 }
 
 fn vocabulary() -> Vocabulary {
