@@ -33,25 +33,28 @@ pub struct Template {
     /// For each of these, the last head and the last cell of each line are repeated.
     #[serde(default)]
     columns: Vec<Words>,
-    /// The table that has them both, in place of them.
-    like: Option<String>,
     /// For each of these, and each of the next list and so on, all lines are repeated.
     #[serde(default)]
     each: Vec<Vec<Words>>,
+    /// The table that has what this one lacks of the three.
+    like: Option<String>,
     /// The cells of each line, between bars.
     lines: Vec<String>,
 }
 
 impl Template {
-    /// The table as Markdown; `all` has the one that it is like.
+    /// The table as Markdown; `all` has those that it is like.
     ///
     /// # Errors
     ///
-    /// If it has no heads, or names figures that no row has.
+    /// If it has no heads, is like itself or like none of `all`, or names figures that no row has.
     pub fn markdown(&self, all: &Templates, rows: &[Row]) -> Result<String> {
-        let (head, columns) = self.form(all)?;
+        let kin = self.kin(all)?;
+        let head = kin.iter().find_map(|table| table.head.as_deref());
+        let head = head.context("it has no head")?;
+        let columns = given(kin.iter().map(|table| &table.columns[..]));
         let mut lines = Vec::new();
-        for words in choices(&self.each) {
+        for words in choices(given(kin.iter().map(|table| &table.each[..]))) {
             for line in &self.lines {
                 lines.push(cells(line, columns, &words, rows)?);
             }
@@ -61,17 +64,23 @@ impl Template {
         Ok(table(&first, heads, lines.into_iter()))
     }
 
-    fn form<'a>(&'a self, all: &'a Templates) -> Result<(&'a str, &'a [Words])> {
-        let form = match &self.like {
-            None => self,
-            Some(name) if self.head.is_none() && self.columns.is_empty() => {
-                all.get(name).with_context(|| format!("like '{name}'"))?
-            }
-            Some(_) => bail!("what is like another table has no head or columns of its own"),
-        };
-        let head = form.head.as_deref().context("it has no head")?;
-        Ok((head, &form.columns))
+    /// The table, the one that it is like, and so on.
+    fn kin<'a>(&'a self, all: &'a Templates) -> Result<Vec<&'a Self>> {
+        let mut kin = vec![self];
+        let mut last = self;
+        while let Some(name) = &last.like {
+            last = all.get(name).with_context(|| format!("like '{name}'"))?;
+            let known = kin.iter().any(|table| std::ptr::eq(*table, last));
+            ensure!(!known, "'{name}' is like itself");
+            kin.push(last);
+        }
+        Ok(kin)
     }
+}
+
+/// The first list that has something.
+fn given<'a, T>(mut lists: impl Iterator<Item = &'a [T]>) -> &'a [T] {
+    lists.find(|list| !list.is_empty()).unwrap_or_default()
 }
 
 /// The cells of a line, the last one for each of `columns`.
@@ -376,7 +385,7 @@ mod tests {
             each = [[{ s = '64K' }, { s = '2M' }]]\n\
             lines = ['$s | <$r $s.faults pristine>']\n\
             [b]\n\
-            lines = ['2M | <$r 2M.faults reads>']\n";
+            lines = ['$s: 2M | <$r 2M.faults reads>']\n";
         toml::from_str(&format!("{text}{more}")).unwrap()
     }
 
@@ -391,21 +400,29 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_heads_of_its_own_or_those_of_another_one() {
+    fn a_table_has_what_is_its_own_and_the_rest_of_another_one() {
         let b = |more: &str| {
             let all = templates(more);
             all["b"].markdown(&all, &rows())
         };
-        assert_eq!(
-            b("like = 'a'").unwrap(),
-            "| case | 6.12 | 7.3 |\n|---|---|---|\n| 2M | 1 | 1 |\n\n"
-        );
+        for (more, head, lines) in [
+            ("like = 'a'", "case", ["64K: 2M", "2M: 2M"].as_slice()),
+            ("like = 'a'\neach = [[{ s = 'x' }]]", "case", &["x: 2M"]),
+            (
+                "like = 'c'\n[c]\nlike = 'a'\nhead = 'of c | $c'\nlines = []",
+                "of c",
+                &["64K: 2M", "2M: 2M"],
+            ),
+        ] {
+            let lines: String = lines.iter().map(|l| format!("| {l} | 1 | 1 |\n")).collect();
+            let expected = format!("| {head} | 6.12 | 7.3 |\n|---|---|---|\n{lines}\n");
+            assert_eq!(b(more).unwrap(), expected, "{more}");
+        }
         for (more, words) in [
             ("", "no head"),
-            ("like = 'b'", "no head"),
+            ("like = 'b'", "like itself"),
+            ("like = 'c'\n[c]\nlike = 'b'\nlines = []", "like itself"),
             ("like = 'c'", "like 'c'"),
-            ("like = 'a'\nhead = 'x'", "of its own"),
-            ("like = 'a'\ncolumns = [{ c = 'x' }]", "of its own"),
         ] {
             let error = b(more).unwrap_err().to_string();
             assert!(error.contains(words), "{more}: {error}");
